@@ -1,0 +1,1 @@
+"""The shared language of the product: messages, states, errors, subjects, and the way to NATS."""

@@ -1,0 +1,1 @@
+"""The messages of the bus: frozen, keyword-only structs with a versioned kind."""

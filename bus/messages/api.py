@@ -1,0 +1,305 @@
+"""Requests and replies of the controller's service. The caller's identity is in the subject, never in the body."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from bus.errors import Failure
+from bus.messages.base import Message, Record
+from bus.messages.events import AuditEntry
+from bus.messages.gates import (
+    Approval,
+    ArtifactSet,
+    Assessment,
+    Candidate,
+    Name,
+    Natural,
+    Positive,
+    ProbeView,
+    ProfileView,
+    Purpose,
+    RuntimeProfile,
+    ScanView,
+    StartMethod,
+)
+from bus.messages.inventory import NodeInventory, NodeView
+
+
+class Ok(Message, tag="api.ok.v1", kw_only=True):
+    """The request was carried out; `data` has the verb's reply type."""
+
+    data: msgspec.Raw
+
+
+class Failed(Message, tag="api.failed.v1", kw_only=True):
+    """The request was refused or failed; nothing was changed."""
+
+    failure: Failure
+
+
+AnyReply = Ok | Failed
+
+# --- operators ---------------------------------------------------------------------------------------------------
+
+
+class Nothing(Record, forbid_unknown_fields=True, kw_only=True):
+    """A request without arguments."""
+
+
+class ById(Record, forbid_unknown_fields=True, kw_only=True):
+    """A request about one thing: its id, an unambiguous beginning of it, or a profile's name."""
+
+    id: str
+
+
+class Page(Record, forbid_unknown_fields=True, kw_only=True):
+    """A request for a list, newest first."""
+
+    limit: Positive = 200
+
+
+class ScanRequest(Record, forbid_unknown_fields=True, kw_only=True):
+    """Scan a folder, relative to the node's artifact root. `request_id` makes a repeat harmless."""
+
+    node: Name
+    path: str
+    request_id: str
+
+
+class ProfileRequest(Record, forbid_unknown_fields=True, kw_only=True):
+    """Store a profile; the same contents under the same name give the same profile."""
+
+    profile: RuntimeProfile
+
+
+class AssessRequest(Record, forbid_unknown_fields=True, kw_only=True):
+    """Assess a set under a profile on a node."""
+
+    set_digest: str
+    profile: str
+    node: Name
+
+
+class ApproveRequest(Record, forbid_unknown_fields=True, kw_only=True):
+    """Approve one exact set for one purpose, with a reason."""
+
+    set_digest: str
+    purpose: Purpose
+    reason: str
+
+
+class RevokeRequest(Record, forbid_unknown_fields=True, kw_only=True):
+    """Take an approval back, with a reason."""
+
+    id: str
+    reason: str
+
+
+class QueueProbeRequest(Record, forbid_unknown_fields=True, kw_only=True):
+    """Queue the fixed-input probe for an assessment. `request_id` makes a repeat harmless."""
+
+    assessment_id: str
+    request_id: str
+    start_method: StartMethod = "template"
+
+
+class CancelRequest(Record, forbid_unknown_fields=True, kw_only=True):
+    """Cancel a probe, with a reason."""
+
+    id: str
+    reason: str = ""
+
+
+class LogRequest(Record, forbid_unknown_fields=True, kw_only=True):
+    """The bounded log of one attempt; the newest when no attempt is named."""
+
+    id: str
+    attempt: Positive | None = None
+
+
+class AuditRequest(Record, forbid_unknown_fields=True, kw_only=True):
+    """The audit trail, newest first, of one thing or of everything."""
+
+    id: str | None = None
+    limit: Positive = 200
+
+
+class LogView(Record, kw_only=True):
+    """A bounded log (spec P12). `text` is cleaned for terminals and redacted."""
+
+    ref: str
+    attempt: int
+    text: str
+    dropped_bytes: Natural
+    at: datetime
+
+
+class ProbePicture(Record, kw_only=True):
+    """All recent probes, and the last event that is in them."""
+
+    as_of_sequence: int
+    at: datetime
+    probes: tuple[ProbeView, ...]
+    nodes: tuple[NodeView, ...]
+
+
+class Status(Record, kw_only=True):
+    """The controller's own health, for `doctor` and the status line."""
+
+    version: str
+    boot_id: str
+    started_at: datetime
+    at: datetime
+    schema_version: int
+    event_sequence: int
+    open_jobs: int
+    outbox_waiting: int
+    streams: dict[str, str]
+    metrics_url: str | None = None
+
+
+class ArtifactSets(Record, kw_only=True):
+    """Reply of `artifacts.list`."""
+
+    sets: tuple[ArtifactSet, ...]
+
+
+class Profiles(Record, kw_only=True):
+    """Reply of `profiles.list`."""
+
+    profiles: tuple[ProfileView, ...]
+
+
+class Assessments(Record, kw_only=True):
+    """Reply of `assessments.list`."""
+
+    assessments: tuple[Assessment, ...]
+
+
+class Approvals(Record, kw_only=True):
+    """Reply of `approvals.list`."""
+
+    approvals: tuple[Approval, ...]
+
+
+class Candidates(Record, kw_only=True):
+    """Reply of `candidates.list`."""
+
+    candidates: tuple[Candidate, ...]
+
+
+class Nodes(Record, kw_only=True):
+    """Reply of `nodes.list`."""
+
+    nodes: tuple[NodeView, ...]
+
+
+class AuditTrail(Record, kw_only=True):
+    """Reply of `audit.list`."""
+
+    entries: tuple[AuditEntry, ...]
+
+
+# --- nodes -------------------------------------------------------------------------------------------------------
+
+
+class HelloRequest(Record, kw_only=True):
+    """An agent introduces this life of it."""
+
+    inventory: NodeInventory
+
+
+class HelloReply(Record, kw_only=True):
+    """The agent was admitted, under these rules."""
+
+    lease_ttl_s: float
+    inventory_interval_s: float
+
+
+class ClaimRequest(Record, kw_only=True):
+    """May I work on this delivery? `delivery` is the acknowledgement subject of the message as the agent sees it."""
+
+    boot_id: str
+    job_id: str
+    delivery: str
+    num_delivered: Natural
+
+
+class ClaimGranted(Message, tag="claim.granted.v1", kw_only=True):
+    """Yes: a new attempt. The token appears here and nowhere else."""
+
+    lease_id: str
+    attempt: Positive
+    token: str
+    ttl_s: float
+    cancel_requested: bool = False
+
+
+class ClaimAlreadyYours(Message, tag="claim.already_yours.v1", kw_only=True):
+    """This boot works on it under this lease: drop the second delivery, go on, keep the new delivery alive."""
+
+    lease_id: str
+    attempt: Positive
+
+
+class ClaimTerminal(Message, tag="claim.terminal.v1", kw_only=True):
+    """The job has ended; the controller acknowledges this delivery itself."""
+
+    state: str
+
+
+class ClaimRetryAfter(Message, tag="claim.retry_after.v1", kw_only=True):
+    """Somebody's lease still runs: give the message back and pull again after this long."""
+
+    delay_s: float
+
+
+class ClaimRefused(Message, tag="claim.refused.v1", kw_only=True):
+    """No, and never for this caller."""
+
+    failure: Failure
+
+
+AnyClaim = ClaimGranted | ClaimAlreadyYours | ClaimTerminal | ClaimRetryAfter | ClaimRefused
+
+
+class RenewRequest(Record, kw_only=True):
+    """I still work on it."""
+
+    boot_id: str
+    lease_id: str
+    token: str
+
+
+class Renewed(Message, tag="renew.ok.v1", kw_only=True):
+    """The lease runs on for this long from now."""
+
+    ttl_s: float
+    cancel_requested: bool
+
+
+class Fenced(Message, tag="renew.fenced.v1", kw_only=True):
+    """The lease is over: end the operation."""
+
+    failure: Failure
+
+
+AnyRenewal = Renewed | Fenced
+
+
+class RefuseRequest(Record, kw_only=True):
+    """This job cannot be done here, whatever its message says (unknown kind, undecodable)."""
+
+    boot_id: str
+    job_id: str
+    delivery: str
+    failure: Failure
+
+
+class Refused(Record, kw_only=True):
+    """What became of the refused job."""
+
+    state: Literal["failed", "unknown", "terminal"]

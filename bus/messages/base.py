@@ -1,0 +1,17 @@
+"""What all messages have in common.
+
+A message is frozen and keyword-only (msgspec does not inherit `kw_only`, so each class repeats it). Its `kind` carries a version; a new field has a default; unknown fields are
+ignored on the wire; sizes are bytes, times are RFC 3339 UTC, durations carry their unit in the name.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a message: typed, without a kind of its own."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """A whole message; each subclass names its kind, such as `probe.job.v1`."""

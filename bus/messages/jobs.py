@@ -1,0 +1,60 @@
+"""What travels down to a node: jobs in the stream, and hints as core messages.
+
+A job names an adapter and a registered relative location, never a command, a module or a path outside the
+artifact root (spec P5, B4).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from bus.messages.base import Message
+from bus.messages.gates import Digest, Manifest, Name, Positive, RuntimeProfile, StartMethod
+
+
+class ScanJob(Message, tag="scan.job.v1", kw_only=True):
+    """Hash every file of a folder below the node's artifact root."""
+
+    job_id: str
+    node: Name
+    path: str
+    max_files: Positive
+    deadline_at: datetime
+
+
+class ProbeJob(Message, tag="probe.job.v1", kw_only=True):
+    """Run the fixed-input probe on exactly these files (spec P5)."""
+
+    job_id: str
+    node: Name
+    probe_type: Literal["embedding_fixed_input"]
+    location: str
+    set_digest: Digest
+    manifest: Manifest
+    profile: RuntimeProfile
+    profile_id: Digest
+    environment_id: Digest
+    assessment_id: str
+    approval_id: str
+    fingerprint: Digest
+    start_method: StartMethod
+    deadline_at: datetime
+
+
+AnyJob = ScanJob | ProbeJob
+
+
+class CancelCommand(Message, tag="command.cancel.v1", kw_only=True):
+    """A hint that a job is to be cancelled; the renew reply repeats it."""
+
+    job_id: str
+
+
+class ProveCommand(Message, tag="command.prove.v1", kw_only=True):
+    """Asks the agent with this boot id to say hello again: a second one knocks under the same key."""
+
+    boot_id: str
+
+
+AnyCommand = CancelCommand | ProveCommand

@@ -1,0 +1,1 @@
+"""The control plane: owns every truth, decides, audits."""

@@ -1,0 +1,1 @@
+"""The gates: each step from bytes to candidate, persisted separately (spec G1)."""

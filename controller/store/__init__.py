@@ -1,0 +1,1 @@
+"""The ledger: one SQLite file, one writer, named queries, numbered migrations."""

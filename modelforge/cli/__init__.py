@@ -1,0 +1,1 @@
+"""The `modelforge` command line, one module for each noun."""

@@ -1,0 +1,1 @@
+"""One node: processes and measurements, never a truth."""

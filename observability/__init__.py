@@ -1,0 +1,1 @@
+"""Counters, their persistence and the Prometheus endpoint: derived, never a truth."""

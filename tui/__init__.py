@@ -1,0 +1,1 @@
+"""The operator's screens; they talk through the bus alone."""
