@@ -12,8 +12,9 @@ from bus.errors import ErrorCode, ModelForgeError
 
 # One token of a subject, a consumer name and a file name at once: short, lower case, starting with a letter.
 # A purely numeric consumer name lets one node acknowledge another's message (docs/adr/0003).
-NAME: Final = re.compile(r"^[a-z][a-z0-9-]{0,23}$")
-_ID: Final = re.compile(r"^[a-z]{3}-[0-9a-z]{10}$")
+# \Z and not $: the latter also matches before a trailing newline.
+NAME: Final = re.compile(r"^[a-z][a-z0-9-]{0,23}\Z")
+_ID: Final = re.compile(r"^[a-z]{3}-[0-9a-z]{10}\Z")
 # Crockford's base 32: no i, l, o, u, so that an id can be read aloud and typed.
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _RANDOM_CHARS: Final = 10
@@ -48,7 +49,7 @@ def check_name(name: str, what: str) -> str:
         ModelForgeError: INVALID_ARGUMENT, naming the rule.
     """
     if NAME.match(name) is None:
-        message = f"{what} name {name!r} must match {NAME.pattern}"
+        message = f"{what} name {name!r} must be 1 to 24 of a-z, 0-9 and -, beginning with a letter"
         raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, message)
     return name
 

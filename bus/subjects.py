@@ -37,6 +37,9 @@ class Lane(StrEnum):
     INVOKE = "invoke"
 
 
+_LANES: Final = frozenset(lane.value for lane in Lane)
+
+
 @dataclass(frozen=True, slots=True)
 class JobAddress:
     """The parts of a job's subject."""
@@ -128,7 +131,7 @@ def parse_job(subject: str) -> JobAddress:
         ModelForgeError: MALFORMED_MESSAGE when the subject is not a job's.
     """
     match subject.split("."):
-        case ["mf", "jobs", node, lane, job_id] if NAME.match(node) and lane in Lane and is_id(job_id):
+        case ["mf", "jobs", node, lane, job_id] if NAME.match(node) and lane in _LANES and is_id(job_id):
             return JobAddress(node, Lane(lane), job_id)
     raise ModelForgeError(ErrorCode.MALFORMED_MESSAGE, f"{subject!r} is not the subject of a job")
 
