@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -27,6 +28,8 @@ SERVICE: Final = "modelforge"
 EVIDENCE_CONSUMER: Final = "controller"
 JS_PREFIX: Final = "$JS.API"
 ACK_PREFIX: Final = "$JS.ACK"
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
+_MAX_TOKEN_CHARS: Final = 80
 
 
 class Lane(StrEnum):
@@ -100,8 +103,8 @@ def command(node: str) -> str:
 
 
 def event(entity: str, entity_id: str, what: str) -> str:
-    """Where an event is published; the id is made safe as one token (a digest holds a colon)."""
-    return f"mf.events.{entity}.{entity_id.replace(':', '-')}.{what}"
+    """Where an event is published; the id is made safe as one token (a digest holds a colon, a refused id anything)."""
+    return f"mf.events.{entity}.{_UNSAFE.sub('-', entity_id)[:_MAX_TOKEN_CHARS] or '-'}.{what}"
 
 
 def node_api(node: str, verb: str) -> str:
