@@ -130,6 +130,9 @@ CREATE TABLE jobs (
     CHECK ((finished_at IS NULL) = (state IN ('queued', 'leased')))
 ) STRICT;
 CREATE INDEX jobs_open ON jobs (node, lane) WHERE state IN ('queued', 'leased');
+-- Jobs that ended while their message may still lie in the stream: what the final acknowledgement works off.
+CREATE INDEX jobs_unsettled ON jobs (finished_at)
+    WHERE stream_sequence IS NOT NULL AND state NOT IN ('queued', 'leased');
 
 CREATE TABLE leases (
     id            TEXT PRIMARY KEY,
