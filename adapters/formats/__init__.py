@@ -1,0 +1,1 @@
+"""Pure, bounded parsers of model files: headers and small documents, never weights, never a model library."""

@@ -1,0 +1,75 @@
+"""Small JSON documents of a model folder: bounded in size, depth and length, cleaned for screens.
+
+They are written by strangers and shown where an approval is given, so nothing of them gets in unbounded or with
+terminal control in it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+from bus.text import clean_line
+
+MAX_DOCUMENT_BYTES: Final = 1024 * 1024
+MAX_DEPTH: Final = 32
+MAX_KEPT_ITEMS: Final = 256
+MAX_KEPT_CHARS: Final = 512
+_STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_BRACKET: Final = re.compile(rb"[\[\]{}]")
+
+
+class DocumentProblem(ValueError):  # noqa: N818 -- it is a finding about a foreign file, not an error of the product
+    """What is wrong with a foreign file, in words that quote nothing of it at length."""
+
+
+def parse_json(data: bytes, *, max_bytes: int = MAX_DOCUMENT_BYTES) -> Any:
+    """JSON of at most `max_bytes` and `MAX_DEPTH` levels; no NaN, no infinity, no name twice in one object.
+
+    Raises:
+        DocumentProblem: naming the rule that was broken.
+    """
+    if len(data) > max_bytes:
+        raise DocumentProblem(f"it is larger than {max_bytes} bytes")
+    _check_depth(data)
+    try:
+        return json.loads(data, object_pairs_hook=_object, parse_constant=_constant)
+    except DocumentProblem:
+        raise
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise DocumentProblem("it is not valid UTF-8 JSON") from error
+
+
+def _check_depth(data: bytes) -> None:
+    """Count brackets before parsing: a deep document would end the parser by its recursion limit."""
+    depth = 0
+    for bracket in _BRACKET.findall(_STRING.sub(b"", data)):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MAX_DEPTH:
+            raise DocumentProblem(f"it is nested deeper than {MAX_DEPTH} levels")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise DocumentProblem("it names one key twice")
+    return result
+
+
+def _constant(name: str) -> Any:
+    raise DocumentProblem(f"it holds {name}, which is no JSON number")
+
+
+def pruned(value: Any) -> Any:
+    """`value` cleaned and cut for keeping: texts to `MAX_KEPT_CHARS`, lists and objects to `MAX_KEPT_ITEMS`."""
+    if isinstance(value, str):
+        return clean_line(value, MAX_KEPT_CHARS)
+    if isinstance(value, dict):
+        return {clean_line(key, MAX_KEPT_CHARS): pruned(item) for key, item in list(value.items())[:MAX_KEPT_ITEMS]}
+    if isinstance(value, list):
+        return [pruned(item) for item in value[:MAX_KEPT_ITEMS]]
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        # msgspec and SQLite end at 64 bits; a number beyond is kept as its text.
+        return clean_line(str(value)[:MAX_KEPT_CHARS], MAX_KEPT_CHARS)
+    return value
