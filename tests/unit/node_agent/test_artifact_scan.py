@@ -1,0 +1,58 @@
+"""A whole scan of a small folder: manifest and evidence of one and the same moment."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+from bus.errors import ErrorCode, ModelForgeError
+from node_agent.artifact_hash import Progress, Watch
+from node_agent.artifact_scan import scan_folder
+
+HEADER = {"w": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    model = tmp_path / "model"
+    (model / "1_Pooling").mkdir(parents=True)
+    header = json.dumps(HEADER).encode()
+    (model / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(16))
+    (model / "config.json").write_text('{"model_type": "bert"}')
+    (model / "1_Pooling" / "config.json").write_text("{broken")
+    (model / "README.md").write_text("words")
+    return tmp_path
+
+
+@pytest.mark.req("P1", "A3")
+def test_a_scan_gives_manifest_and_evidence(root: Path) -> None:
+    scanned = scan_folder(root, "model", max_files=10, watch=Watch())
+    assert [entry.path for entry in scanned.manifest.files] == [
+        "1_Pooling/config.json",
+        "README.md",
+        "config.json",
+        "model.safetensors",
+    ]
+    assert scanned.evidence.documents == {"config.json": {"model_type": "bert"}}
+    (weights,) = scanned.evidence.weights
+    assert (weights.path, weights.parameters, weights.problem) == ("model.safetensors", 4, None)
+    assert scanned.evidence.notes[0].startswith("1_Pooling/config.json: not read")
+
+
+def test_the_same_folder_gives_the_same_digest(root: Path) -> None:
+    first = scan_folder(root, "model", max_files=10, watch=Watch(threads=1))
+    second = scan_folder(root, "./model/", max_files=10, watch=Watch(threads=4))
+    assert first.manifest.digest() == second.manifest.digest()
+
+
+def test_a_file_that_comes_during_the_scan_is_noticed(root: Path) -> None:
+    def meddle(progress: Progress) -> None:
+        if progress.files == progress.files_total:
+            (root / "model" / "late.json").write_text("{}")
+
+    with pytest.raises(ModelForgeError) as caught:
+        scan_folder(root, "model", max_files=10, watch=Watch(meddle))
+    assert (caught.value.code, caught.value.context["file"]) == (ErrorCode.ARTIFACT_CHANGED, "late.json")

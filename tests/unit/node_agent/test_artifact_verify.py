@@ -1,0 +1,159 @@
+"""Digests and the comparison with the approved manifest, on real files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bus.errors import ErrorCode, ModelForgeError
+from bus.messages.gates import Manifest
+from node_agent.artifact_hash import Progress, Watch, hash_files
+from node_agent.artifact_root import ArtifactRoot
+from node_agent.artifact_verify import still_the_same, verify_manifest
+
+BLOCK = 256 * 1024
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    model = tmp_path / "artifacts" / "model"
+    (model / "1_Pooling").mkdir(parents=True)
+    (model / "model.safetensors").write_bytes(os.urandom(5 * BLOCK + 7))
+    (model / "config.json").write_text('{"model_type": "bert"}')
+    (model / "empty").touch()
+    (model / "1_Pooling" / "config.json").write_text("{}")
+    return tmp_path / "artifacts"
+
+
+def manifest_of(root: Path, watch: Watch | None = None) -> Manifest:
+    with ArtifactRoot(root) as artifacts:
+        return hash_files(artifacts, "model", artifacts.files("model", max_files=100), watch or Watch())
+
+
+@pytest.mark.req("A3")
+def test_the_manifest_holds_the_digest_of_every_file(root: Path) -> None:
+    manifest = manifest_of(root)
+    assert [entry.path for entry in manifest.files] == [
+        "1_Pooling/config.json",
+        "config.json",
+        "empty",
+        "model.safetensors",
+    ]
+    for entry in manifest.files:
+        data = (root / "model" / entry.path).read_bytes()
+        assert (entry.size_bytes, entry.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+
+
+def test_progress_grows_to_the_whole(root: Path) -> None:
+    seen: list[Progress] = []
+    manifest = manifest_of(root, Watch(seen.append))
+    last = seen[-1]
+    assert (last.files, last.files_total) == (4, 4)
+    assert last.done_bytes == last.total_bytes == manifest.size_bytes
+    assert [p.done_bytes for p in seen] == sorted(p.done_bytes for p in seen)
+
+
+def test_a_cancelled_read_ends_at_the_next_block(root: Path) -> None:
+    watch = Watch(lambda _: watch.cancel())
+    with pytest.raises(ModelForgeError) as caught:
+        manifest_of(root, watch)
+    assert caught.value.code is ErrorCode.CANCELLED
+    assert watch.progress.done_bytes < watch.progress.total_bytes
+
+
+def append(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"more")
+
+
+def rewrite_and_set_the_clock_back(path: Path) -> None:
+    before = path.stat()
+    with path.open("r+b") as file:
+        file.write(b"another beginning")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def replace(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes())
+    other.replace(path)
+
+
+@pytest.mark.parametrize("change", [append, rewrite_and_set_the_clock_back, replace, Path.unlink])
+def test_a_file_that_changes_while_it_is_read_is_noticed(root: Path, change: Callable[[Path], None]) -> None:
+    target = root / "model" / "model.safetensors"
+    done: list[Progress] = []
+
+    def meddle(progress: Progress) -> None:
+        if progress.done_bytes >= 2 * BLOCK and not done:
+            done.append(progress)
+            change(target)
+
+    with pytest.raises(ModelForgeError) as caught:
+        manifest_of(root, Watch(meddle, threads=1))
+    assert caught.value.code is ErrorCode.ARTIFACT_CHANGED
+    assert caught.value.context["file"] == "model.safetensors"
+
+
+@pytest.mark.req("P5")
+def test_the_approved_folder_passes(root: Path) -> None:
+    members = verify_manifest(root, "model", manifest_of(root), Watch())
+    assert len(members) == 4
+    still_the_same(root, "model", members)
+
+
+def flip_a_byte(root: Path) -> None:
+    path = root / "model" / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def instead(path: Path, make: Callable[[Path], None]) -> None:
+    path.unlink()
+    make(path)
+
+
+CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "contents": (flip_a_byte, "model.safetensors"),
+    "truncated": (lambda root: (root / "model" / "model.safetensors").write_bytes(b"short"), "model.safetensors"),
+    "missing": (lambda root: (root / "model" / "config.json").unlink(), "config.json"),
+    "extra": (lambda root: (root / "model" / "added.py").write_text("import os"), "added.py"),
+    "renamed": (lambda root: (root / "model" / "empty").rename(root / "model" / "vide"), "empty"),
+    "a folder in its place": (lambda root: instead(root / "model" / "empty", Path.mkdir), "empty"),
+    "a fifo in its place": (lambda root: instead(root / "model" / "empty", os.mkfifo), "empty"),
+    "folder gone": (lambda root: (root / "model").rename(root / "moved"), "model"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.req("P5")
+def test_a_folder_that_differs_is_refused_and_the_file_named(root: Path, name: str) -> None:
+    manifest = manifest_of(root)
+    change, file = CHANGES[name]
+    change(root)
+    with pytest.raises(ModelForgeError) as caught:
+        verify_manifest(root, "model", manifest, Watch())
+    assert caught.value.code is ErrorCode.ARTIFACT_CHANGED
+    assert caught.value.context["file"] == file
+    assert str(root) not in str(caught.value)
+
+
+def test_an_empty_folder_more_or_less_is_the_same_set(root: Path) -> None:
+    manifest = manifest_of(root)
+    for number in range(100):
+        (root / "model" / f"empty-{number}").mkdir()
+    assert verify_manifest(root, "model", manifest, Watch())
+
+
+@pytest.mark.parametrize("change", [append, rewrite_and_set_the_clock_back, replace, Path.unlink])
+def test_a_change_after_the_verification_is_noticed(root: Path, change: Callable[[Path], None]) -> None:
+    members = verify_manifest(root, "model", manifest_of(root), Watch())
+    change(root / "model" / "model.safetensors")
+    with pytest.raises(ModelForgeError) as caught:
+        still_the_same(root, "model", members)
+    assert caught.value.code is ErrorCode.ARTIFACT_CHANGED
