@@ -112,6 +112,8 @@ class ErrorCode(StrEnum):
     DEPENDENCY_MISSING = "DEPENDENCY_MISSING"
     WAIT_TIMEOUT = "WAIT_TIMEOUT"
     INTERNAL = "INTERNAL"
+    QUEUE_FULL = "QUEUE_FULL"
+    INTERRUPTED = "INTERRUPTED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,6 +311,13 @@ CODES: Final[dict[ErrorCode, CodeInfo]] = {
     ErrorCode.INTERNAL: _info(
         "A defect in ModelForge.", "Report it with the log file named in the message.",
         _NEVER, _NAK, Exit.FAILED),
+    ErrorCode.QUEUE_FULL: _info(
+        "The stream holds as many messages as it may and takes no more.",
+        "Wait until the controller has worked them off; `modelforge doctor` shows the streams.",
+        _LATER, _NONE, Exit.UNREACHABLE),
+    ErrorCode.INTERRUPTED: _info(
+        "The operator interrupted the command; work that was queued goes on.",
+        "Look at it with the noun's `list` or `show` command.", _LATER, _NONE, Exit.INTERRUPTED),
 }
 
 
