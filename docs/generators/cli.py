@@ -1,0 +1,10 @@
+"""docs/reference/cli.md."""
+
+from __future__ import annotations
+
+from docs.generators import markdown as md
+
+
+def render() -> str:
+    """The page."""
+    return md.page("cli")
