@@ -205,7 +205,7 @@ CREATE TRIGGER candidates_only_from_completed BEFORE INSERT ON candidates
     WHEN (SELECT state FROM probes WHERE id = NEW.probe_id) IS NOT 'completed'
     BEGIN SELECT RAISE(ABORT, 'a candidate needs a completed probe'); END;
 
--- The highest sequence ever recorded per stream: a stream that was lost is made again above it (docs/adr/0003).
+-- The highest sequence ever recorded per stream: a stream that was lost is made again above it (docs/adr/0004).
 CREATE TABLE stream_marks (
     stream       TEXT PRIMARY KEY,
     max_sequence INTEGER NOT NULL CHECK (max_sequence >= 0)
