@@ -9,3 +9,6 @@ SELECT sequence, at, entity, id, what, actor, detail FROM audit ORDER BY sequenc
 
 -- name: list_of
 SELECT sequence, at, entity, id, what, actor, detail FROM audit WHERE id = :id ORDER BY sequence DESC LIMIT :limit;
+
+-- name: resolve
+SELECT DISTINCT id FROM audit WHERE id BETWEEN :low AND :high ORDER BY id LIMIT :limit;

@@ -10,3 +10,6 @@ DELETE FROM outbox WHERE id = :id;
 
 -- name: count
 SELECT count(*) AS waiting FROM outbox;
+
+-- name: drop_job
+DELETE FROM outbox WHERE topic = 'job' AND job_id = :job_id;

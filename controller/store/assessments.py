@@ -1,0 +1,37 @@
+"""Assessments as they were made. What goes stale is derived by `controller.fingerprint`, never stored (spec A18)."""
+
+from __future__ import annotations
+
+from bus import ids
+from bus.errors import ErrorCode, ModelForgeError
+from bus.messages.gates import Assessment
+from controller.store import resolve
+from controller.store.rows import from_json, json_text
+from controller.store.tx import Tx
+
+
+def find(tx: Tx, typed: str) -> Assessment:
+    """The assessment that an operator means, as it was made.
+
+    Raises:
+        ModelForgeError: UNKNOWN_ID or AMBIGUOUS_ID.
+    """
+    found = resolve.by_id(tx, "assessments.resolve", typed, ids.ASSESSMENT, "assessment")
+    row = tx.one("assessments.get", id=found)
+    if row is None:
+        raise ModelForgeError(ErrorCode.UNKNOWN_ID, f"there is no assessment {found}")
+    return from_json(row["body"], Assessment)
+
+
+def list_assessments(tx: Tx, limit: int) -> tuple[Assessment, ...]:
+    """Assessments as they were made, newest first."""
+    return tuple(from_json(row["body"], Assessment) for row in tx.all("assessments.list", limit=limit))
+
+
+def insert(tx: Tx, assessment: Assessment) -> None:
+    """Store a new assessment."""
+    tx.run(
+        "assessments.insert", id=assessment.id, set_digest=assessment.set_digest, profile_id=assessment.profile_id,
+        node=assessment.node, environment_id=assessment.environment_id, fingerprint=assessment.fingerprint,
+        verdict=assessment.verdict, body=json_text(assessment), created_by=assessment.created_by,
+        at=assessment.created_at)

@@ -1,0 +1,80 @@
+"""Artifact sets and the places where they were seen (spec A3, A5, G4)."""
+
+from __future__ import annotations
+
+from bus.errors import ErrorCode, ModelForgeError
+from bus.messages.gates import ArtifactSet, Manifest, SetEvidence, SetLocation
+from controller.store import resolve
+from controller.store.rows import Row, from_json, json_text, time_of
+from controller.store.tx import Tx
+
+MAX_LOCATIONS = 1_000
+
+
+def find(tx: Tx, typed: str) -> str:
+    """The digest that an operator means.
+
+    Raises:
+        ModelForgeError: UNKNOWN_ID or AMBIGUOUS_ID.
+    """
+    return resolve.by_digest(tx, "sets.resolve", typed, "artifact set")
+
+
+def get(tx: Tx, digest: str) -> ArtifactSet:
+    """One set with manifest and evidence, by its whole digest.
+
+    Raises:
+        ModelForgeError: UNKNOWN_ID.
+    """
+    row = tx.one("sets.get", digest=digest)
+    if row is None:
+        raise ModelForgeError(ErrorCode.UNKNOWN_ID, f"there is no artifact set {digest}")
+    return ArtifactSet(
+        digest=row["digest"], file_count=row["file_count"], size_bytes=row["size_bytes"],
+        created_at=time_of(row["created_at"]), locations=locations(tx, digest),
+        manifest=from_json(row["manifest"], Manifest), evidence=from_json(row["evidence"], SetEvidence),
+    )
+
+
+def list_sets(tx: Tx, limit: int) -> tuple[ArtifactSet, ...]:
+    """Sets without manifest and evidence, newest first."""
+    return tuple(_summary(tx, row) for row in tx.all("sets.list", limit=limit))
+
+
+def put(tx: Tx, digest: str, manifest: Manifest, evidence: SetEvidence) -> bool:
+    """Store a set; was it new? A set that is known keeps its manifest and takes the newest reading of its headers."""
+    row = tx.one("sets.get", digest=digest)
+    if row is None:
+        tx.run(
+            "sets.insert", digest=digest, manifest=json_text(manifest), evidence=json_text(evidence),
+            file_count=len(manifest.files), size_bytes=manifest.size_bytes, at=tx.at)
+        return True
+    tx.run("sets.update_evidence", digest=digest, evidence=json_text(evidence))
+    return False
+
+
+def place(tx: Tx, *, node: str, path: str, digest: str, scan_id: str) -> str | None:
+    """Record that the set lies at this place now; the digest that lay there before, if any."""
+    row = tx.one("sets.at_place", node=node, path=path)
+    tx.run("sets.place", node=node, path=path, set_digest=digest, scan_id=scan_id, at=tx.at)
+    return None if row is None else row["set_digest"]
+
+
+def locations(tx: Tx, digest: str) -> tuple[SetLocation, ...]:
+    """Where the set lies."""
+    rows = tx.all("sets.locations", digest=digest, limit=MAX_LOCATIONS)
+    return tuple(
+        SetLocation(node=row["node"], path=row["path"], scanned_at=time_of(row["scanned_at"])) for row in rows)
+
+
+def location_on(tx: Tx, digest: str, node: str) -> str | None:
+    """The set's registered relative location on this node, if it lies there (spec A5, P5)."""
+    row = tx.one("sets.location_on", digest=digest, node=node)
+    return None if row is None else row["path"]
+
+
+def _summary(tx: Tx, row: Row) -> ArtifactSet:
+    return ArtifactSet(
+        digest=row["digest"], file_count=row["file_count"], size_bytes=row["size_bytes"],
+        created_at=time_of(row["created_at"]), locations=locations(tx, row["digest"]),
+    )
