@@ -1,0 +1,161 @@
+"""The Sentence Transformers inspector: safe Transformers files, modules.json and the pooling's config (spec A12).
+
+Both generations of the layout are accepted: module types of the old path (`sentence_transformers.models.Pooling`)
+and of the new one, pooling keys `word_embedding_dimension` and `embedding_dimension`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from adapters.inspect import file_checks, memory, node_checks
+from adapters.inspect.codes import FindingCode as Code
+from adapters.inspect.codes import finding
+from adapters.inspect.subject import Inspection, Subject
+from bus.messages.gates import Finding, WeightFacts
+
+NAME: Final = "sentence_transformers"
+PACKAGES: Final = ("sentence-transformers", "transformers", "torch")
+MODALITY: Final = "text"
+MODULES: Final = "modules.json"
+# Module -> does it need a folder of its own with a config.json? Normalize has nothing to configure.
+MODULE_NEEDS_CONFIG: Final = {"Transformer": False, "Pooling": True, "Dense": True, "Normalize": False}
+_DIMENSION_KEYS: Final = ("word_embedding_dimension", "embedding_dimension")
+_MAX_MODULES: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One line of modules.json: the last part of its type, the type as written, and its folder in the set."""
+
+    kind: str
+    type: str
+    folder: str
+
+
+def inspect(subject: Subject) -> Inspection:
+    """All that static analysis can say about running the set under the profile on the node."""
+    model, weighted = _folders(subject)
+    config = subject.document(file_checks.member(model, file_checks.CONFIG)) or {}
+    expected = memory.estimate(subject, _loaded_weights(subject, weighted), config)
+    found: list[Finding] = [
+        *node_checks.node_findings(subject),
+        *node_checks.adapter_findings(subject, PACKAGES, MODALITY),
+        *node_checks.device_findings(subject),
+        *file_checks.config_findings(subject, model),
+        *file_checks.tokenizer_findings(subject, model),
+        *module_findings(subject, config),
+        *file_checks.weight_findings(subject, weighted),
+        *file_checks.code_findings(subject),
+        *sequence_findings(subject, config),
+        *memory.memory_findings(subject, expected),
+    ]
+    if not any(item.severity == "blocker" for item in found):
+        message = "nothing was loaded: what the runtime declares is not proven for this set on this node"
+        found.append(finding(Code.DECLARED_NOT_PROVEN, "note", message, "static analysis"))
+    return Inspection(findings=tuple(found), estimate=expected)
+
+
+def modules(subject: Subject) -> tuple[Module, ...] | None:
+    """The modules in their order; `None` when modules.json is not a list of them."""
+    value = subject.evidence.documents.get(MODULES)
+    if not isinstance(value, list) or not 0 < len(value) <= _MAX_MODULES:
+        return None
+    parsed = []
+    for entry in value:
+        match entry:
+            case {"type": str(type_), "path": str(path)}:
+                parsed.append(Module(type_.rpartition(".")[2], type_, str(PurePosixPath(path)) if path else "."))
+            case _:
+                return None
+    return tuple(parsed)
+
+
+def module_findings(subject: Subject, config: dict[str, Any]) -> Iterator[Finding]:
+    """modules.json names a Transformer and a Pooling, all modules are known, and their folders are in the set."""
+    if MODULES not in subject.paths:
+        message = "without modules.json the runtime invents a pooling"
+        yield finding(Code.MODULES_MISSING, "blocker", message, "manifest")
+        return
+    found = modules(subject)
+    if found is None or found[0].kind != "Transformer":
+        message = "modules.json is not a list of modules that begins with a Transformer"
+        yield finding(Code.MODULES_UNREADABLE, "blocker", message, MODULES)
+        return
+    for module in found:
+        yield from _module_findings(subject, module)
+    pooling = next((module for module in found if module.kind == "Pooling"), None)
+    if pooling is None:
+        yield finding(Code.POOLING_MISSING, "blocker", "modules.json names no Pooling", MODULES)
+    else:
+        yield from _pooling_findings(subject, pooling, config)
+
+
+def _module_findings(subject: Subject, module: Module) -> Iterator[Finding]:
+    if not module.type.startswith("sentence_transformers.") or module.kind not in MODULE_NEEDS_CONFIG:
+        message = f"the module {module.type[:100]} is none that this version runs"
+        yield finding(Code.MODULE_UNSUPPORTED, "blocker", message, MODULES)
+    elif module.folder.startswith(("/", "..")) or "/../" in module.folder:
+        message = f"the module {module.kind} lies outside the set"
+        yield finding(Code.MODULE_UNSUPPORTED, "blocker", message, MODULES)
+    elif module.kind != "Normalize" and module.folder not in subject.folders:
+        message = f"the set has no folder {module.folder} for {module.kind}"
+        yield finding(Code.MODULE_FOLDER_MISSING, "blocker", message, MODULES)
+    elif MODULE_NEEDS_CONFIG[module.kind] and subject.document(_config_of(module)) is None:
+        code = Code.POOLING_MISSING if module.kind == "Pooling" else Code.CONFIG_MISSING
+        message = f"{_config_of(module)} is absent or no JSON object"
+        yield finding(code, "blocker", message, _config_of(module))
+
+
+def _pooling_findings(subject: Subject, pooling: Module, model: dict[str, Any]) -> Iterator[Finding]:
+    path = _config_of(pooling)
+    config = subject.document(path)
+    if config is None:
+        return
+    wanted = next((config[key] for key in _DIMENSION_KEYS if key in config), None)
+    hidden = _hidden_size(model)
+    if hidden is not None and wanted is not None and wanted != hidden:
+        message = f"the pooling expects {wanted} dimensions, the model gives {hidden}"
+        yield finding(Code.POOLING_MISMATCH, "blocker", message, path)
+    modes = [value for key, value in config.items() if key.startswith("pooling_mode")]
+    if not any(modes):
+        yield finding(Code.POOLING_MISMATCH, "blocker", "no pooling mode is chosen", path)
+
+
+def sequence_findings(subject: Subject, config: dict[str, Any]) -> Iterator[Finding]:
+    """Does the model have positions for as many tokens as the profile wants?"""
+    positions, wanted = config.get("max_position_embeddings"), subject.profile.max_sequence_length
+    if type(positions) is int and 0 < positions < wanted:
+        message = f"the profile wants {wanted} tokens, the model has positions for {positions}"
+        yield finding(Code.SEQUENCE_TOO_LONG, "blocker", message, "config.json: max_position_embeddings")
+
+
+def _config_of(module: Module) -> str:
+    return file_checks.member(module.folder, file_checks.CONFIG)
+
+
+def _hidden_size(model: dict[str, Any]) -> int | None:
+    for key in ("hidden_size", "dim", "d_model"):
+        value = model.get(key)
+        if type(value) is int:
+            return value
+    return None
+
+
+def _folders(subject: Subject) -> tuple[str, tuple[str, ...]]:
+    """The Transformer's folder, and all folders that must hold weights; the set's own when modules.json says nothing."""
+    found = modules(subject) or ()
+    model = next((module.folder for module in found if module.kind == "Transformer"), ".")
+    dense = [module.folder for module in found if module.kind == "Dense" and module.folder != model]
+    return model, (model, *sorted(set(dense)))
+
+
+def _loaded_weights(subject: Subject, folders: tuple[str, ...]) -> list[WeightFacts]:
+    """The weights that would be loaded; exports for other runtimes in other folders are not."""
+    return [
+        facts for facts in subject.evidence.weights
+        if facts.format == "safetensors" and str(PurePosixPath(facts.path).parent) in folders
+    ]
