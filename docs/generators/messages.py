@@ -59,7 +59,7 @@ def render() -> str:
 
 def _traffic() -> str:
     rows = [
-        (md.code(subject), md.code(stream) if stream.startswith("MF_") else stream, _name(mi.type_info(type_)))
+        (md.code(subject), md.code(stream) if stream.startswith("MF_") else stream, type_words(mi.type_info(type_)))
         for subject, stream, type_ in _TRAFFIC
     ]
     return md.table(("subject", "stream", "messages"), rows)
@@ -79,8 +79,8 @@ def _verbs() -> str:
             md.code(verb.name),
             verb.role,
             verb.effect,
-            _name(mi.type_info(verb.request)),
-            _name(mi.type_info(verb.reply)),
+            type_words(mi.type_info(verb.request)),
+            type_words(mi.type_info(verb.reply)),
             verb.description,
         )
         for verb in verbs.VERBS
@@ -105,7 +105,7 @@ def _struct(type_: type[msgspec.Struct]) -> list[str]:
         message = f"{type_} is no struct"
         raise TypeError(message)
     blocks = [f"### {type_.__name__}", md.summary(type_)]
-    rows = [(md.code(field.encode_name), _name(field.type), _default(field)) for field in info.fields]
+    rows = [(md.code(field.encode_name), type_words(field.type), _default(field)) for field in info.fields]
     if info.tag is not None:
         rows.insert(0, (md.code(info.tag_field), md.code(info.tag), "always"))
     if rows:
@@ -123,14 +123,14 @@ def _default(field: mi.Field) -> str:
     return md.code(msgspec.json.encode(field.default).decode())
 
 
-def _name(type_: mi.Type) -> str:  # noqa: C901, PLR0911 -- one flat branch for each kind of type
+def type_words(type_: mi.Type) -> str:  # noqa: C901, PLR0911 -- one flat branch for each kind of type
     """A type in words, with links to the structs that it holds."""
     plain = _PLAIN.get(type(type_))
     if plain is not None:
         return plain
     match type_:
         case mi.UnionType():
-            return " or ".join(_name(member) for member in type_.types)
+            return " or ".join(type_words(member) for member in type_.types)
         case mi.StructType():
             return _link(type_.cls)
         case mi.EnumType():
@@ -139,23 +139,24 @@ def _name(type_: mi.Type) -> str:  # noqa: C901, PLR0911 -- one flat branch for 
             values = [md.code(msgspec.json.encode(value).decode()) for value in type_.values]
             return f"always {values[0]}" if len(values) == 1 else "one of " + ", ".join(values)
         case mi.VarTupleType() | mi.ListType():
-            return f"list of {_name(type_.item_type)}"
+            return f"list of {type_words(type_.item_type)}"
         case mi.DictType():
-            return f"object of {_name(type_.value_type)}"
+            return f"object of {type_words(type_.value_type)}"
         case mi.IntType():
-            return "integer" + _bound(type_.ge)
+            return "integer" + _bound(type_)
         case mi.FloatType():
-            return "number" + _bound(type_.ge)
+            return "number" + _bound(type_)
         case mi.StrType():
             return "string" if type_.pattern is None else f"string matching {md.code(type_.pattern)}"
         case mi.Metadata():
-            return _name(type_.type)
+            return type_words(type_.type)
     message = f"no words for {type_!r}"
     raise TypeError(message)
 
 
-def _bound(least: float | None) -> str:
-    return "" if least is None else f" ≥ {least}"
+def _bound(type_: mi.IntType | mi.FloatType) -> str:
+    limits = ((">", type_.gt), ("≥", type_.ge), ("<", type_.lt), ("≤", type_.le))
+    return "".join(f" {sign} {limit:g}" for sign, limit in limits if limit is not None)
 
 
 def _link(type_: type) -> str:

@@ -17,7 +17,7 @@ PAGES: Final = [path for path in repo.files() if path.endswith(".md")]
 PROSE: Final = [path for path in PAGES if not path.startswith("docs/reference/")]
 ADRS: Final = [path for path in PAGES if re.fullmatch(r"docs/adr/\d{4}-[a-z0-9-]+\.md", path)]
 _LINK: Final = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
-_COMMAND: Final = re.compile(r"(?<![\w./-])modelforge((?: [a-z]+(?:-[a-z]+)*)+)")
+_COMMAND: Final = re.compile(r"(?<![\w.-])modelforge((?: [a-z]+(?:-[a-z]+)*)+)")
 
 
 def test_the_reference_is_what_the_code_says() -> None:
