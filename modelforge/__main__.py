@@ -1,0 +1,8 @@
+"""`python -m modelforge` is the `modelforge` command."""
+
+from __future__ import annotations
+
+from modelforge.cli.main import main
+
+if __name__ == "__main__":
+    main()

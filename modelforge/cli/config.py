@@ -1,0 +1,69 @@
+"""`modelforge config show`: every value and where it comes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import rich_click as click
+
+from bus.errors import ErrorCode, ModelForgeError
+from modelforge.cli.command import App, LocalCommand
+from modelforge.settings import all_sections, toml_value
+from modelforge.state import StateFolder
+
+if TYPE_CHECKING:
+    from bus.settings import Loaded
+
+
+@click.group()
+def config() -> None:
+    """Show every setting and where it comes from."""
+
+
+@config.command(cls=LocalCommand)
+@click.pass_obj
+def show(app: App) -> None:
+    """Print every section as TOML, each value with its origin. Unknown keys are errors, never ignored."""
+    sections = with_origins(all_sections(app.config, app.state))
+    resolve_endpoint(sections["client"], app)
+    facts = {"file": str(app.config) if app.config else None, "state": str(app.state), "sections": sections}
+    app.out.result("config", facts, lambda: _document(app, sections))
+
+
+def with_origins(loaded: dict[str, Loaded[Any]]) -> dict[str, dict[str, dict[str, object]]]:
+    """Section -> key -> value and origin."""
+    return {
+        name: {
+            key: {"value": value, "origin": section.origins[key]}
+            for key, value in msgspec.structs.asdict(section.value).items()
+        }
+        for name, section in loaded.items()
+    }
+
+
+def resolve_endpoint(client: dict[str, dict[str, object]], app: App) -> None:
+    """Show what a command would really dial: the running `up` of this state folder fills what nobody set."""
+    from bus.operator import resolve_client  # noqa: PLC0415 -- imports nats
+    from bus.settings import ClientSettings  # noqa: PLC0415
+
+    unset = ClientSettings(**{key: entry["value"] for key, entry in client.items()})  # type: ignore[arg-type]
+    try:
+        resolved = msgspec.structs.asdict(resolve_client(unset, app.state))
+    except ModelForgeError as error:
+        if error.code is not ErrorCode.NOT_CONNECTED:
+            raise
+        return
+    endpoint = StateFolder(app.state).endpoint
+    for key, value in resolved.items():
+        if value != client[key]["value"]:
+            client[key] = {"value": value, "origin": f"file {endpoint}, written by `modelforge up`"}
+
+
+def _document(app: App, sections: dict[str, dict[str, dict[str, object]]]) -> str:
+    file = f"file: {app.config}" if app.config else "no configuration file"
+    blocks = [f"# {file}\n# state folder: {app.state}"]
+    for name, values in sections.items():
+        lines = [f"{key} = {toml_value(entry['value'])}  # {entry['origin']}" for key, entry in values.items()]
+        blocks.append("\n".join([app.out.style(f"[{name}]", "heading"), *lines]))
+    return "\n\n".join(blocks)

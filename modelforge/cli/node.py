@@ -1,0 +1,82 @@
+"""`modelforge node`: the machines that said hello."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from bus import verbs
+from bus.ids import now
+from bus.messages.api import ById, Page
+from modelforge import format as text
+from modelforge.cli.command import App, Command
+from modelforge.cli.session import with_operator
+
+if TYPE_CHECKING:
+    from bus.messages.inventory import HardwareFacts, NodeView
+
+
+@click.group()
+def node() -> None:
+    """List and show nodes."""
+
+
+@node.command("list", cls=Command)
+@click.option("--limit", type=click.IntRange(min=1), default=200, show_default=True, help="At most so many.")
+@click.pass_obj
+def list_(app: App, limit: int) -> None:
+    """List the known nodes."""
+    nodes = with_operator(app, lambda operator: operator.call(verbs.NODES_LIST, Page(limit=limit))).nodes
+
+    def rows() -> str:
+        moment = now()
+        return text.table(
+            ("NODE", "STATE", "LAST SEEN", "LAB", "ENVIRONMENT", "GPU"),
+            [(one.name, one.liveness, text.age(one.last_seen_at, moment), "yes" if one.lab_eligible else "no",
+              text.short(one.environment_id), _gpus(one.inventory.hardware if one.inventory else None))
+             for one in nodes])
+
+    app.out.result("nodes", nodes, rows)
+    app.out.truncated(len(nodes), limit)
+
+
+def _gpus(hardware: HardwareFacts | None) -> str:
+    if hardware is None:
+        return text.NOTHING
+    if hardware.gpus:
+        return ", ".join(f"{gpu.name} ({text.size(gpu.memory_total_bytes)})" for gpu in hardware.gpus)
+    return f"none ({hardware.gpu_reason or 'no reason given'})"
+
+
+@node.command(cls=Command)
+@click.argument("name")
+@click.pass_obj
+def show(app: App, name: str) -> None:
+    """Show one node with its inventory."""
+    found = with_operator(app, lambda operator: operator.call(verbs.NODES_SHOW, ById(id=name)))
+    app.out.result("node", found, lambda: _card(found))
+
+
+def _card(found: NodeView) -> str:
+    pairs: list[tuple[str, object]] = [
+        ("node", found.name), ("state", found.liveness), ("last seen", text.moment(found.last_seen_at)),
+        ("enabled", "yes" if found.enabled else "no"), ("lab eligible", "yes" if found.lab_eligible else "no"),
+        ("boot", found.boot_id or text.NOTHING), ("environment", found.environment_id or text.NOTHING),
+    ]
+    if found.inventory is not None:
+        inventory, hardware = found.inventory, found.inventory.hardware
+        pairs += [
+            ("agent", f"{inventory.agent_version}, since {text.moment(inventory.started_at)}"),
+            ("capabilities", ", ".join(inventory.capabilities) or text.NOTHING),
+            ("slots", f"{len(inventory.active)} of {inventory.slots} in use"),
+            ("processor", f"{hardware.cpu_model}, {text.count(hardware.cpu_count, 'core')}"),
+            ("memory", f"{text.size(hardware.memory_available_bytes)} of {text.size(hardware.memory_total_bytes)} free"),
+            ("gpu", _gpus(hardware)),
+            ("python", f"{inventory.environment.python} on {inventory.environment.platform}"),
+            ("packages", "\n".join(f"{name} {version}" for name, version in inventory.environment.packages.items())),
+            ("adapters", "\n".join(
+                f"{one.name} {one.version}" + ("" if one.executable else f" (not executable: {one.reason})")
+                for one in inventory.environment.adapters)),
+        ]
+    return text.card(pairs, indent=0)

@@ -1,0 +1,132 @@
+"""What goes to which stream: results on stdout, talk on stderr, JSON in one envelope.
+
+The envelope is `{"schema": "modelforge.<noun>/v1", "data": ...}`. A command prints one; `watch` prints one per line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TextIO
+
+import click
+
+_CLEAR_LINE: Final = "\r\x1b[2K"
+_SPINNER: Final = "|/-\\"
+_SPIN_PER_S: Final = 8
+SCHEMA_VERSION: Final = 1
+
+STYLES: Final[dict[str, dict[str, Any]]] = {
+    "error": {"fg": "red", "bold": True},
+    "ok": {"fg": "green"},
+    "warn": {"fg": "yellow"},
+    "fail": {"fg": "red"},
+    "heading": {"bold": True},
+    "quiet": {"dim": True},
+}
+
+
+def wants_color(stream: TextIO, *, no_color: bool, variables: Mapping[str, str] | None = None) -> bool:
+    """Colour only for a terminal that shows it to somebody who did not decline (`NO_COLOR`, `TERM=dumb`)."""
+    environment = os.environ if variables is None else variables
+    if no_color or environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
+        return False
+    return stream.isatty()
+
+
+def envelope(noun: str, data: object) -> dict[str, object]:
+    """The one JSON shape of all commands."""
+    return {"schema": f"modelforge.{noun}/v{SCHEMA_VERSION}", "data": data}
+
+
+def render_json(noun: str, data: object, *, pretty: bool = False) -> str:
+    """The envelope as text: one line, or indented for a person."""
+    import msgspec  # noqa: PLC0415 -- not needed for --help
+
+    encoded = msgspec.json.encode(envelope(noun, data))
+    return (msgspec.json.format(encoded, indent=2) if pretty else encoded).decode()
+
+
+class Progress:
+    """Phase words on stderr: one rewritten line on a terminal, one plain line per phase elsewhere."""
+
+    def __init__(self, stream: TextIO, *, animate: bool) -> None:
+        self._stream = stream
+        self._animate = animate
+        self._line = ""
+        self._since = time.monotonic()
+
+    def phase(self, words: str) -> None:
+        """A new phase begins; saying the same again does nothing."""
+        if words == self._line:
+            return
+        if self._animate:
+            self.finish()
+        self._line, self._since = words, time.monotonic()
+        if self._animate:
+            self.tick()
+        else:
+            self._write(f"{words}\n")
+
+    def tick(self) -> None:
+        """Redraw the running line; free to call often, silent where there is no terminal."""
+        if self._animate and self._line:
+            elapsed_s = time.monotonic() - self._since
+            mark = _SPINNER[int(time.monotonic() * _SPIN_PER_S) % len(_SPINNER)]
+            self._write(f"{_CLEAR_LINE}{mark} {self._line} {elapsed_s:.1f} s")
+
+    def finish(self) -> None:
+        """Leave the running line on the screen and go below it."""
+        if self._animate and self._line:
+            elapsed_s = time.monotonic() - self._since
+            self._write(f"{_CLEAR_LINE}  {self._line} {elapsed_s:.1f} s\n")
+        self._line = ""
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+class Output:
+    """The two streams of one command."""
+
+    def __init__(self, *, as_json: bool = False, no_color: bool = False) -> None:
+        self.as_json = as_json
+        self.color = wants_color(sys.stdout, no_color=no_color)
+        self._talk_color = wants_color(sys.stderr, no_color=no_color)
+        animate = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self.progress = Progress(sys.stderr, animate=animate)
+
+    def style(self, text: str, style: str) -> str:
+        """`text` in a style of stdout, or as it is."""
+        return click.style(text, **STYLES[style]) if self.color else text
+
+    def result(self, noun: str, data: object, text: Callable[[], str]) -> None:
+        """The command's one result: the envelope, or what `text` makes of it."""
+        self.progress.finish()
+        if self.as_json:
+            click.echo(render_json(noun, data, pretty=sys.stdout.isatty()))
+        else:
+            click.echo(text(), color=self.color)
+
+    def line(self, noun: str, data: object, text: Callable[[], str]) -> None:
+        """One of many results: a JSON line, or a line of text; flushed at once for pipes."""
+        click.echo(render_json(noun, data) if self.as_json else text(), color=self.color)
+
+    def note(self, text: str, style: str | None = None) -> None:
+        """Talk, on stderr."""
+        self.progress.finish()
+        styled = click.style(text, **STYLES[style]) if style and self._talk_color else text
+        click.echo(styled, err=True, color=self._talk_color)
+
+    def next(self, *commands: str) -> None:
+        """The commands that make sense now, on stderr, ready to be copied."""
+        for command in commands:
+            self.note(f"next: {command}", "quiet")
+
+    def truncated(self, shown: int, limit: int) -> None:
+        """Say when a list may have been cut; truncation is never silent."""
+        if shown >= limit:
+            self.note(f"the newest {limit} are shown; --limit shows more", "quiet")

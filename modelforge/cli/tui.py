@@ -1,0 +1,28 @@
+"""`modelforge tui`: the operator's screen."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import rich_click as click
+
+from bus.errors import ErrorCode, ModelForgeError
+from modelforge.cli.command import App, Command
+
+
+@click.command(cls=Command)
+@click.pass_obj
+def tui(app: App) -> None:
+    """Open the operator's screen: probes live, with phases, evidence and failures."""
+    if app.out.as_json:
+        message = "a screen has no JSON form"
+        hint = "Use `modelforge probe watch --json`."
+        raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, message, hint=hint)
+    if find_spec("textual") is None:
+        message = "the package textual is not installed"
+        hint = "Install the extra: `pip install 'modelforge[tui]'`."
+        raise ModelForgeError(ErrorCode.DEPENDENCY_MISSING, message, hint=hint)
+    settings = app.client()
+    from tui.app import run  # noqa: PLC0415 -- Textual is loaded by this command alone
+
+    run(settings)
