@@ -15,7 +15,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
 
-class ControllerSettings(Settings, kw_only=True):
+class ControllerSettings(Settings, frozen=True, kw_only=True):
     """`[controller]` of the configuration file.
 
     Attributes:

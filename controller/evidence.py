@@ -1,0 +1,177 @@
+"""Evidence in: every word of a node is judged, applied and audited in one transaction (spec B1, G5, G6, P3).
+
+Nothing here waits for the bus: the loop that pulls, acknowledges and gives back is `controller.intake`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from bus.codec import decode
+from bus.errors import ErrorCode, Failure, ModelForgeError
+from bus.messages.evidence import AnyEvidence, Evidence, PhaseMark, ProbeFinished, ProbePhase, ScanFinished
+from bus.messages.gates import Manifest, SetEvidence
+from bus.states import Cause, JobEvent, LeaseEvent, ProbeState
+from bus.text import clean_line, clean_text, redact
+from controller import boots, jobs
+from controller.evidence_rules import (
+    PHASE_EVENTS,
+    Accept,
+    Duplicate,
+    Ending,
+    Refusal,
+    Steps,
+    end_failure,
+    judge_probe_end,
+    judge_sender,
+    judge_timeline,
+)
+from controller.gates import artifact_sets, candidates
+from controller.lease_rules import JobSnapshot, LeaseSnapshot
+from controller.store.probes import log_ref
+from controller.store.rows import json_text
+from controller.store.tx import Tx
+from observability.counters import Operation, Outcome
+
+T = TypeVar("T")
+MAX_LOG_CHARS: Final = 400_000
+MAX_ID_CHARS: Final = 64
+_ENDED: Final = {JobEvent.SUCCEED: Outcome.SUCCEEDED, JobEvent.FAIL: Outcome.FAILED, JobEvent.CANCEL: Outcome.CANCELLED}
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What became of a message: for the counters, and `ended` names the kind of job that it ended and how."""
+
+    outcome: Outcome
+    ended: tuple[Operation, Outcome] | None = None
+
+
+def apply(tx: Tx, message: AnyEvidence, subject_node: str) -> Applied:
+    """Judge one message and apply it, or audit why not. Every message may be acknowledged after the commit."""
+    verdict = judge_sender(
+        message,
+        subject_node,
+        jobs.find(tx, message.job_id),
+        jobs.find_lease(tx, message.lease_id),
+        boot_is_dead=boots.is_dead(tx, message.boot_id),
+    )
+    match verdict:
+        case Duplicate():
+            return Applied(Outcome.DUPLICATE)
+        case Refusal():
+            return refuse(tx, message, subject_node, verdict)
+        case Accept(job, lease):
+            handled = _apply_accepted(tx, message, job, lease)
+            return refuse(tx, message, subject_node, handled) if isinstance(handled, Refusal) else handled
+
+
+def _apply_accepted(tx: Tx, message: AnyEvidence, job: JobSnapshot, lease: LeaseSnapshot) -> Applied | Refusal:
+    if isinstance(message, ScanFinished):
+        if job.type == jobs.PROBE:
+            return Refusal(ErrorCode.EVIDENCE_REFUSED, "the job is no scan")
+        return _end_scan(tx, message, job, lease)
+    if job.type != jobs.PROBE:
+        return Refusal(ErrorCode.EVIDENCE_REFUSED, "the job is no probe")
+    state, known = jobs.timeline_of(tx, job.id)
+    steps = judge_timeline(known, message.timeline, state, lease.attempt)
+    if isinstance(steps, Refusal):
+        return steps
+    if isinstance(message, ProbePhase):
+        _take_steps(tx, job, lease, message.sequence, steps)
+        return Applied(Outcome.SUCCEEDED)
+    ending = judge_probe_end(message, steps.state, cancel_requested=job.cancel_requested)
+    if isinstance(ending, Refusal):
+        return ending
+    _take_steps(tx, job, lease, message.sequence, steps)
+    return _end_probe(tx, message, job, lease, ending)
+
+
+def _take_steps(tx: Tx, job: JobSnapshot, lease: LeaseSnapshot, sequence: int, steps: Steps) -> None:
+    """Each phase that is new is one state change with its own audit, in the order in which the node lived it."""
+    tx.run("leases.advance", id=lease.id, sequence=sequence)
+    for mark in steps.marks:
+        cleaned = PhaseMark(state=mark.state, at=mark.at, attempt=mark.attempt)
+        state = jobs.move_probe(tx, job, PHASE_EVENTS[mark.state], Cause.NODE, cleaned)
+        jobs.tell(tx, job, state, jobs.node_actor(job.node), attempt=mark.attempt)
+
+
+def _end_probe(tx: Tx, message: ProbeFinished, job: JobSnapshot, lease: LeaseSnapshot, ending: Ending) -> Applied:
+    """Evidence, log, state, lease and, for a pass, the candidate: one transaction (spec G5, P12)."""
+    if message.evidence is not None:
+        tx.run("evidence.store", id=job.id, evidence=json_text(message.evidence))
+    tx.run(
+        "evidence.log",
+        probe_id=job.id,
+        attempt=lease.attempt,
+        ref=log_ref(job.node, job.id, lease.attempt),
+        body=redact(clean_text(message.log_text, MAX_LOG_CHARS)),
+        dropped_bytes=max(0, message.log_dropped_bytes),
+        at=tx.at,
+    )
+    ended = jobs.end_job(tx, job, ending.job_event, Cause.NODE, ending.failure)
+    state = jobs.move_probe(tx, ended, ending.probe_event, Cause.NODE)
+    jobs.end_lease(tx, lease, LeaseEvent.RELEASE, Cause.NODE)
+    candidate = candidates.make(tx, job.id) if state is ProbeState.COMPLETED else None
+    detail = _end_detail(lease, ending.failure)
+    if ending.note:
+        detail["note"] = ending.note
+    if candidate is not None:
+        detail["candidate"] = candidate
+    picture = jobs.view(tx, ended, with_evidence=True)
+    tx.audit(job.type, job.id, state, jobs.node_actor(job.node), detail=detail, probe=picture)
+    return Applied(Outcome.SUCCEEDED, (Operation.PROBE, _ENDED[ending.job_event]))
+
+
+def _end_scan(tx: Tx, message: ScanFinished, job: JobSnapshot, lease: LeaseSnapshot) -> Applied:
+    tx.run("leases.advance", id=lease.id, sequence=message.sequence)
+    failure, digest = None, None
+    if message.outcome == "succeeded":
+        try:
+            manifest = _part(message.manifest_json, Manifest)
+            digest = artifact_sets.record_scan(
+                tx, job.id, job.node, manifest, _part(message.evidence_json, SetEvidence)
+            )
+        except ModelForgeError as error:
+            failure = error.to_failure()
+    else:
+        failure = end_failure(message.outcome, message.failure, cancel_requested=job.cancel_requested)
+    event = JobEvent.SUCCEED
+    if failure is not None:
+        cancelled = message.outcome == "cancelled" and job.cancel_requested
+        event = JobEvent.CANCEL if cancelled else JobEvent.FAIL
+    ended = jobs.end_job(tx, job, event, Cause.NODE, failure)
+    jobs.end_lease(tx, lease, LeaseEvent.RELEASE, Cause.NODE)
+    detail = _end_detail(lease, failure)
+    if digest is not None:
+        detail["set_digest"] = digest
+    tx.audit(job.type, job.id, ended.state, jobs.node_actor(job.node), detail=detail)
+    return Applied(Outcome.SUCCEEDED, (Operation.SCAN, _ENDED[event]))
+
+
+def _part(text: str | None, type_: type[T]) -> T:
+    if text is None:
+        raise ModelForgeError(ErrorCode.MALFORMED_MESSAGE, f"a scan that succeeded names no {type_.__name__}")
+    return decode(text.encode(), type_)
+
+
+def _end_detail(lease: LeaseSnapshot, failure: Failure | None) -> dict[str, str]:
+    detail = {"lease": lease.id, "attempt": str(lease.attempt)}
+    return detail if failure is None else {**detail, "code": failure.code, "reason": failure.message}
+
+
+def refuse(tx: Tx, message: Evidence, subject_node: str, refusal: Refusal) -> Applied:
+    """Audit evidence that is not applied, under the job that it names."""
+    detail = {
+        "code": refusal.code,
+        "reason": refusal.reason,
+        "said_node": clean_line(message.node, MAX_ID_CHARS),
+        "lease": clean_line(message.lease_id, MAX_ID_CHARS),
+        "attempt": str(message.attempt),
+        "sequence": str(message.sequence),
+    }
+    tx.audit(
+        "evidence", clean_line(message.job_id, MAX_ID_CHARS), "refused", jobs.node_actor(subject_node), detail=detail
+    )
+    return Applied(Outcome.REFUSED)

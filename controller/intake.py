@@ -1,0 +1,120 @@
+"""The loop that takes evidence from the stream: pull one, commit, then acknowledge (spec D1, G6).
+
+Exactly one message is in hand at a time. What cannot be understood is audited and ended, so that it never comes
+back; what could not be committed is given back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from bus import subjects
+from bus.client import BusClient
+from bus.codec import decode
+from bus.errors import ErrorCode, ModelForgeError
+from bus.lease_puller import ConsumerGone, Delivered, LeasePuller
+from bus.messages.evidence import AnyEvidence
+from controller import jobs
+from controller.evidence import Applied, apply
+from controller.store.connection import Store
+from controller.store.tx import Tx
+from observability.counters import Counters, Operation, Outcome
+
+PULL_WAIT_S: Final = 20.0
+ACK_TIMEOUT_S: Final = 2.0
+GIVE_BACK_S: Final = 1.0
+# A message that no try can handle (a defect) is audited and ended after this many deliveries.
+MAX_DELIVERIES: Final = 5
+_UNREADABLE: Final = frozenset({ErrorCode.MALFORMED_MESSAGE, ErrorCode.UNKNOWN_KIND})
+_log: Final = logging.getLogger("controller.intake")
+
+
+class Intake:
+    """See the module. `on_missing_consumer` is told when the stream or its consumer is not there."""
+
+    def __init__(
+        self,
+        store: Store,
+        client: BusClient,
+        puller: LeasePuller,
+        counters: Counters,
+        on_missing_consumer: Callable[[], None],
+    ) -> None:
+        self._on_missing_consumer = on_missing_consumer
+        self._store = store
+        self._client = client
+        self._puller = puller
+        self._counters = counters
+
+    async def step(self) -> None:
+        """Take one message, if there is one.
+
+        Raises:
+            ModelForgeError: NOT_CONNECTED, STORE_UNAVAILABLE; the message was given back or comes again by itself.
+        """
+        try:
+            delivered = await self._puller.pull(PULL_WAIT_S)
+        except ConsumerGone as error:
+            self._on_missing_consumer()
+            raise ModelForgeError(ErrorCode.NOT_CONNECTED, f"cannot pull evidence: {error}") from error
+        if delivered is not None:
+            await self.take(delivered)
+
+    async def take(self, delivered: Delivered) -> None:
+        """Handle one delivery to its acknowledgement, its end or its return; raises as `step` does."""
+        try:
+            applied = await self._apply(delivered)
+        except ModelForgeError as error:
+            if error.code in _UNREADABLE:
+                await self._end(delivered, error)
+                return
+            await self._give_back(delivered)
+            raise
+        except Exception:
+            if delivered.num_delivered >= MAX_DELIVERIES:
+                _log.exception("evidence on %s cannot be handled and is ended", delivered.subject)
+                await self._end(delivered, ModelForgeError(ErrorCode.INTERNAL, "the evidence could not be handled"))
+                return
+            await self._give_back(delivered)
+            raise
+        self._counters.count(Operation.EVIDENCE, applied.outcome)
+        if applied.ended is not None:
+            self._counters.count(*applied.ended)
+        await self._answer(delivered, b"+ACK")
+
+    async def _apply(self, delivered: Delivered) -> Applied:
+        node = subjects.parse_node(delivered.subject)
+        message: AnyEvidence = decode(delivered.data, AnyEvidence)  # type: ignore[arg-type]  # a union is a target
+        return await self._store.write(lambda tx: _marked(tx, message, node, delivered.stream_sequence))
+
+    async def _end(self, delivered: Delivered, error: ModelForgeError) -> None:
+        """Audit what cannot be read or handled, then end it: it would come back for ever."""
+        await self._store.write(lambda tx: _unreadable(tx, delivered, error))
+        self._counters.count(Operation.EVIDENCE, Outcome.REFUSED)
+        await self._answer(delivered, f"+TERM {error.code}".encode())
+
+    async def _give_back(self, delivered: Delivered) -> None:
+        self._counters.count(Operation.EVIDENCE, Outcome.RETRIED)
+        delay_ns = int(GIVE_BACK_S * 1_000_000_000)
+        await self._answer(delivered, f'-NAK {{"delay": {delay_ns}}}'.encode())
+
+    async def _answer(self, delivered: Delivered, verb: bytes) -> None:
+        """Tell the stream. When that fails the message comes again and is a duplicate: no harm is done."""
+        try:
+            await self._client.request(delivered.reply, verb, timeout_s=ACK_TIMEOUT_S)
+        except ModelForgeError as error:
+            _log.warning("evidence on %s was not answered (%s): it will come again", delivered.subject, error.code)
+
+
+def _marked(tx: Tx, message: AnyEvidence, node: str, stream_sequence: int) -> Applied:
+    tx.run("streams.mark", stream=subjects.EVIDENCE_STREAM, sequence=stream_sequence)
+    return apply(tx, message, node)
+
+
+def _unreadable(tx: Tx, delivered: Delivered, error: ModelForgeError) -> None:
+    tx.run("streams.mark", stream=subjects.EVIDENCE_STREAM, sequence=delivered.stream_sequence)
+    node = delivered.subject.rsplit(".", 1)[-1]
+    detail = {"code": error.code, "reason": error.message, "size_bytes": str(len(delivered.data))}
+    tx.audit("evidence", node, "unreadable", jobs.node_actor(node), detail=detail)

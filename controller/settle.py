@@ -1,0 +1,93 @@
+"""The final acknowledgement: a job's message leaves the stream after its end was committed, and by the controller.
+
+A job that ended keeps its stream sequence until its message is known to be gone, so a crash between commit and
+acknowledgement forgets nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from bus import subjects
+from bus.client import BusClient, JsError
+from bus.errors import ErrorCode, ModelForgeError
+from bus.streams import delete_message, last_message
+from controller import jobs
+from controller.lease_rules import JobSnapshot, LeaseSnapshot, check_delivery
+from controller.loops import Wake
+from controller.store.connection import Store
+from controller.store.tx import Tx
+
+BATCH_JOBS: Final = 64
+ACK_TIMEOUT_S: Final = 2.0
+_log: Final = logging.getLogger("controller.settle")
+
+
+class Settler:
+    """Takes the messages of ended jobs out of the stream."""
+
+    def __init__(self, store: Store, client: BusClient, interval_s: float) -> None:
+        self._store = store
+        self._client = client
+        self._interval_s = interval_s
+        self._wake = Wake()
+
+    def wake(self) -> None:
+        """A job may have ended."""
+        self._wake.set()
+
+    async def step(self) -> None:
+        """Settle every ended job, then wait for the next one. One that cannot be settled holds up no other.
+
+        Raises:
+            ModelForgeError: NOT_CONNECTED, REQUEST_TIMEOUT or STORE_UNAVAILABLE; the list is kept in the ledger.
+        """
+        found = await self._store.read(_unsettled)
+        faults: list[Exception] = []
+        for job, lease in found:
+            try:
+                await self.settle(job, lease.delivery if lease is not None else None)
+            except (ModelForgeError, JsError) as error:
+                faults.append(error)
+        if faults:
+            raise faults[0]
+        if len(found) < BATCH_JOBS:
+            await self._wake.wait(self._interval_s)
+
+    async def settle(self, job: JobSnapshot, delivery: str | None) -> None:
+        """Take the message of one ended job out of the stream and put that on the record.
+
+        An acknowledgement frees the consumer's slot at once, but it names a stream sequence and nothing else: one
+        from an older message could delete another job. So it is sent only to a delivery of the node's own lane that
+        is of the very message which lies there now; whatever still lies there afterwards is deleted.
+        """
+        for try_delivery in (delivery, None):
+            stored = await last_message(self._client, subjects.JOBS_STREAM, job.subject)
+            if stored is None:
+                break
+            if try_delivery is not None and self._is_of(try_delivery, job, stored.sequence):
+                await self._acknowledge(try_delivery)
+            elif try_delivery is None:
+                await delete_message(self._client, subjects.JOBS_STREAM, stored.sequence)
+        await self._store.write(lambda tx: tx.run("jobs.settle", id=job.id))
+
+    def _is_of(self, delivery: str, job: JobSnapshot, sequence: int) -> bool:
+        try:
+            return check_delivery(delivery, job.node, job.lane).stream_sequence == sequence
+        except ModelForgeError as error:
+            _log.warning("the delivery of %s was not acknowledged: %s", job.id, error)
+            return False
+
+    async def _acknowledge(self, delivery: str) -> None:
+        try:
+            await self._client.request(delivery, b"+ACK", timeout_s=ACK_TIMEOUT_S)
+        except ModelForgeError as error:
+            # No answer: the consumer is gone. The second look at the subject decides.
+            if error.code not in {ErrorCode.NO_CONTROLLER, ErrorCode.REQUEST_TIMEOUT}:
+                raise
+
+
+def _unsettled(tx: Tx) -> list[tuple[JobSnapshot, LeaseSnapshot | None]]:
+    found = [jobs.job_of(row) for row in tx.all("jobs.unsettled", limit=BATCH_JOBS)]
+    return [(job, jobs.newest_lease(tx, job.id)) for job in found]

@@ -1,0 +1,2 @@
+-- name: waiting_jobs
+SELECT DISTINCT job_id FROM outbox WHERE job_id IS NOT NULL LIMIT :limit;
