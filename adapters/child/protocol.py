@@ -16,10 +16,12 @@ from bus.messages.gates import RuntimeProfile
 HEADER: Final = struct.Struct(">I")
 MAX_FRAME_BYTES: Final = 256 * 1024
 
+PROCESS_FAMILY: Final = "process"
+
 Stage = Literal["isolate", "import", "prepare", "load", "probe", "health", "unload"]
 
 
-class Bootstrap(Message, tag="child.bootstrap.v1", kw_only=True):
+class Bootstrap(Message, tag="child.bootstrap.v1", frozen=True, kw_only=True):
     """All that a child is told. `model_path` is absolute on this node and was verified by the parent."""
 
     adapter: str
@@ -29,11 +31,11 @@ class Bootstrap(Message, tag="child.bootstrap.v1", kw_only=True):
     profile: RuntimeProfile
 
 
-class Proceed(Message, tag="child.proceed.v1", kw_only=True):
+class Proceed(Message, tag="child.proceed.v1", frozen=True, kw_only=True):
     """The parent has taken its sample: go on with the next step."""
 
 
-class Isolated(Message, tag="child.isolated.v1", kw_only=True):
+class Isolated(Message, tag="child.isolated.v1", frozen=True, kw_only=True):
     """Barrier and guard stand; the next step imports the libraries (a forked child has them already)."""
 
     pid: int
@@ -42,13 +44,13 @@ class Isolated(Message, tag="child.isolated.v1", kw_only=True):
     containment: str
 
 
-class Prepared(Message, tag="child.prepared.v1", kw_only=True):
+class Prepared(Message, tag="child.prepared.v1", frozen=True, kw_only=True):
     """Libraries are imported, the adapter is made, nothing is loaded."""
 
     import_ms: float
 
 
-class Loaded(Message, tag="child.loaded.v1", kw_only=True):
+class Loaded(Message, tag="child.loaded.v1", frozen=True, kw_only=True):
     """The model is in memory."""
 
     load_ms: float
@@ -58,7 +60,7 @@ class Loaded(Message, tag="child.loaded.v1", kw_only=True):
     facts: dict[str, str]
 
 
-class Probed(Message, tag="child.probed.v1", kw_only=True):
+class Probed(Message, tag="child.probed.v1", frozen=True, kw_only=True):
     """The fixed input was run, twice."""
 
     output: Output
@@ -67,26 +69,35 @@ class Probed(Message, tag="child.probed.v1", kw_only=True):
     allocator_peak_bytes: int | None
 
 
-class Checked(Message, tag="child.checked.v1", kw_only=True):
+class Checked(Message, tag="child.checked.v1", frozen=True, kw_only=True):
     """The health layers as the child sees them; the parent adds the process layer."""
 
     health: Health
 
 
-class Unloaded(Message, tag="child.unloaded.v1", kw_only=True):
+class Unloaded(Message, tag="child.unloaded.v1", frozen=True, kw_only=True):
     """The model was dropped; the child exits next. Process death is the unload boundary, not this."""
 
     unload_ms: float
 
 
-class Violation(Message, tag="child.violation.v1", kw_only=True):
-    """The guard refused a call. Sent at once, whatever the library makes of the refusal."""
+class Violation(Message, tag="child.violation.v1", frozen=True, kw_only=True):
+    """The guard refused a call. Sent at once, whatever the library makes of the refusal.
+
+    `family` is `inet`, `inet6`, `raw`, `netlink`, `other`, `name` (a name look-up), or `process`: an attempt to start
+    a process, which is refused and recorded, but is no use of the network (a library may ask `ldconfig` or `uname`).
+    """
 
     call: str
     family: str
 
+    @property
+    def breaks_offline(self) -> bool:
+        """Is this an OFFLINE_LOAD_VIOLATION, whatever else happened?"""
+        return self.family != PROCESS_FAMILY
 
-class ChildFailed(Message, tag="child.failed.v1", kw_only=True):
+
+class ChildFailed(Message, tag="child.failed.v1", frozen=True, kw_only=True):
     """A step failed. `message` is normalised: a class and a stage, never the exception's own text."""
 
     code: str
