@@ -21,11 +21,22 @@ MAX_WEIGHTS: Final = 1_000
 MAX_NOTES: Final = 100
 INDEX_SUFFIX: Final = ".index.json"
 # Documents that inspectors read. A tokenizer's vocabulary is not one of them: its presence is what counts.
-DOCUMENTS: Final = frozenset({
-    "adapter_config.json", "config.json", "config_sentence_transformers.json", "generation_config.json",
-    "model_index.json", "modules.json", "preprocessor_config.json", "processor_config.json", "quantize_config.json",
-    "sentence_bert_config.json", "special_tokens_map.json", "tokenizer_config.json",
-})
+DOCUMENTS: Final = frozenset(
+    {
+        "adapter_config.json",
+        "config.json",
+        "config_sentence_transformers.json",
+        "generation_config.json",
+        "model_index.json",
+        "modules.json",
+        "preprocessor_config.json",
+        "processor_config.json",
+        "quantize_config.json",
+        "sentence_bert_config.json",
+        "special_tokens_map.json",
+        "tokenizer_config.json",
+    }
+)
 _PICKLE_SUFFIXES: Final = frozenset({".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".dill"})
 _PICKLE_PROTOCOLS: Final = tuple(bytes([0x80, version]) for version in range(2, 6))
 _ZIP: Final = b"PK\x03\x04"
@@ -64,7 +75,8 @@ class EvidenceCollector:
         """The evidence of all members so far."""
         return SetEvidence(
             documents=dict(sorted(self._documents.items())),
-            weights=tuple(sorted(self._weights, key=lambda facts: facts.path)), notes=tuple(self._notes),
+            weights=tuple(sorted(self._weights, key=lambda facts: facts.path)),
+            notes=tuple(self._notes),
         )
 
     def _add_document(self, path: str, file: BinaryIO, size_bytes: int, max_bytes: int) -> None:

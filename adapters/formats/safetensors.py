@@ -21,8 +21,25 @@ MAX_DIMENSIONS: Final = 16
 LENGTH: Final = struct.Struct("<Q")
 # Bits of one element; the sub-byte types are packed.
 _BITS: Final = {
-    "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
-    "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32, "F64": 64, "I64": 64, "U64": 64,
+    "BOOL": 8,
+    "U8": 8,
+    "I8": 8,
+    "F8_E5M2": 8,
+    "F8_E4M3": 8,
+    "F8_E8M0": 8,
+    "F4": 4,
+    "F6_E2M3": 6,
+    "F6_E3M2": 6,
+    "I16": 16,
+    "U16": 16,
+    "F16": 16,
+    "BF16": 16,
+    "I32": 32,
+    "U32": 32,
+    "F32": 32,
+    "F64": 64,
+    "I64": 64,
+    "U64": 64,
     "C64": 64,
 }
 
@@ -110,6 +127,9 @@ def weight_facts(path: str, file: BinaryIO, size_bytes: int) -> WeightFacts:
     for tensor in tensors:
         sizes[tensor.dtype] = sizes.get(tensor.dtype, 0) + tensor.end - tensor.begin
     return WeightFacts(
-        path=path, format="safetensors", tensors=len(tensors),
-        parameters=sum(tensor.elements for tensor in tensors), bytes_by_dtype=dict(sorted(sizes.items())),
+        path=path,
+        format="safetensors",
+        tensors=len(tensors),
+        parameters=sum(tensor.elements for tensor in tensors),
+        bytes_by_dtype=dict(sorted(sizes.items())),
     )

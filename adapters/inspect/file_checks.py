@@ -14,7 +14,12 @@ from bus.messages.gates import Finding
 
 # Any one of them is a tokenizer on disk; `tokenizer_config.json` alone is not.
 TOKENIZER_FILES: Final = (
-    "tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model",
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
 )
 CONFIG: Final = "config.json"
 _SHOWN: Final = 5

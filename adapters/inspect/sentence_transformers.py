@@ -156,6 +156,7 @@ def _folders(subject: Subject) -> tuple[str, tuple[str, ...]]:
 def _loaded_weights(subject: Subject, folders: tuple[str, ...]) -> list[WeightFacts]:
     """The weights that would be loaded; exports for other runtimes in other folders are not."""
     return [
-        facts for facts in subject.evidence.weights
+        facts
+        for facts in subject.evidence.weights
         if facts.format == "safetensors" and str(PurePosixPath(facts.path).parent) in folders
     ]

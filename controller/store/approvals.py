@@ -51,8 +51,14 @@ def insert(tx: Tx, set_digest: str, purpose: Purpose, approved_by: str, reason: 
     """Store a new approval; the schema refuses a second valid one for the same set and purpose."""
     approval_id = ids.new_id(ids.APPROVAL)
     tx.run(
-        "approvals.insert", id=approval_id, set_digest=set_digest, purpose=purpose, approved_by=approved_by,
-        reason=reason, at=tx.at)
+        "approvals.insert",
+        id=approval_id,
+        set_digest=set_digest,
+        purpose=purpose,
+        approved_by=approved_by,
+        reason=reason,
+        at=tx.at,
+    )
     return get(tx, approval_id)
 
 
@@ -64,7 +70,13 @@ def revoke(tx: Tx, approval_id: str, revoked_by: str, reason: str) -> Approval:
 
 def _approval(row: Row) -> Approval:
     return Approval(
-        id=row["id"], set_digest=row["set_digest"], purpose=row["purpose"], approved_by=row["approved_by"],
-        reason=row["reason"], approved_at=time_of(row["approved_at"]), revoked_by=row["revoked_by"],
-        revoked_at=optional_time(row["revoked_at"]), revoke_reason=row["revoke_reason"],
+        id=row["id"],
+        set_digest=row["set_digest"],
+        purpose=row["purpose"],
+        approved_by=row["approved_by"],
+        reason=row["reason"],
+        approved_at=time_of(row["approved_at"]),
+        revoked_by=row["revoked_by"],
+        revoked_at=optional_time(row["revoked_at"]),
+        revoke_reason=row["revoke_reason"],
     )

@@ -31,7 +31,15 @@ def list_assessments(tx: Tx, limit: int) -> tuple[Assessment, ...]:
 def insert(tx: Tx, assessment: Assessment) -> None:
     """Store a new assessment."""
     tx.run(
-        "assessments.insert", id=assessment.id, set_digest=assessment.set_digest, profile_id=assessment.profile_id,
-        node=assessment.node, environment_id=assessment.environment_id, fingerprint=assessment.fingerprint,
-        verdict=assessment.verdict, body=json_text(assessment), created_by=assessment.created_by,
-        at=assessment.created_at)
+        "assessments.insert",
+        id=assessment.id,
+        set_digest=assessment.set_digest,
+        profile_id=assessment.profile_id,
+        node=assessment.node,
+        environment_id=assessment.environment_id,
+        fingerprint=assessment.fingerprint,
+        verdict=assessment.verdict,
+        body=json_text(assessment),
+        created_by=assessment.created_by,
+        at=assessment.created_at,
+    )

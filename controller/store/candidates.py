@@ -58,18 +58,34 @@ def insert(tx: Tx, probe_id: str, assessment: Assessment) -> str:
     """Store the candidate of a completed probe; the schema refuses one of any other probe (spec G5)."""
     candidate_id = ids.new_id(ids.CANDIDATE)
     tx.run(
-        "candidates.insert", id=candidate_id, probe_id=probe_id, set_digest=assessment.set_digest,
-        profile_id=assessment.profile_id, node=assessment.node, environment_id=assessment.environment_id,
-        fingerprint=assessment.fingerprint, at=tx.at)
+        "candidates.insert",
+        id=candidate_id,
+        probe_id=probe_id,
+        set_digest=assessment.set_digest,
+        profile_id=assessment.profile_id,
+        node=assessment.node,
+        environment_id=assessment.environment_id,
+        fingerprint=assessment.fingerprint,
+        at=tx.at,
+    )
     return candidate_id
 
 
 def _stored(row: Row) -> Stored:
     candidate = Candidate(
-        id=row["id"], probe_id=row["probe_id"], set_digest=row["set_digest"], profile_id=row["profile_id"],
-        profile_name=row["profile_name"], node=row["node"], environment_id=row["environment_id"],
-        fingerprint=row["fingerprint"], created_at=time_of(row["created_at"]),
+        id=row["id"],
+        probe_id=row["probe_id"],
+        set_digest=row["set_digest"],
+        profile_id=row["profile_id"],
+        profile_name=row["profile_name"],
+        node=row["node"],
+        environment_id=row["environment_id"],
+        fingerprint=row["fingerprint"],
+        created_at=time_of(row["created_at"]),
     )
     return Stored(
-        candidate=candidate, assessment=from_json(row["assessment"], Assessment), approval_id=row["approval_id"],
-        approval_revoked=row["revoked_at"] is not None)
+        candidate=candidate,
+        assessment=from_json(row["assessment"], Assessment),
+        approval_id=row["approval_id"],
+        approval_revoked=row["revoked_at"] is not None,
+    )

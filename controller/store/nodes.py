@@ -58,9 +58,15 @@ def set_flags(tx: Tx, name: str, *, enabled: bool, lab_eligible: bool, actor: st
 def _view(row: Row, at: datetime, silence: Silence) -> NodeView:
     last_seen_at = optional_time(row["last_seen_at"])
     liveness = classify(
-        last_seen_at, at, doubtful_after_s=silence.doubtful_after_s, offline_after_s=silence.offline_after_s)
+        last_seen_at, at, doubtful_after_s=silence.doubtful_after_s, offline_after_s=silence.offline_after_s
+    )
     return NodeView(
-        name=row["name"], enabled=bool(row["enabled"]), lab_eligible=bool(row["lab_eligible"]), liveness=liveness,
-        boot_id=row["boot_id"], last_seen_at=last_seen_at, environment_id=row["environment_id"],
+        name=row["name"],
+        enabled=bool(row["enabled"]),
+        lab_eligible=bool(row["lab_eligible"]),
+        liveness=liveness,
+        boot_id=row["boot_id"],
+        last_seen_at=last_seen_at,
+        environment_id=row["environment_id"],
         inventory=optional_json(row["inventory"], NodeInventory),
     )

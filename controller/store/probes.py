@@ -53,19 +53,39 @@ def log(tx: Tx, probe_id: str, attempt: int | None) -> LogView:
         which = "any attempt" if attempt is None else f"attempt {attempt}"
         raise ModelForgeError(ErrorCode.UNKNOWN_ID, f"there is no log of {which} of {probe_id}")
     return LogView(
-        ref=row["ref"], attempt=row["attempt"], text=row["body"], dropped_bytes=row["dropped_bytes"],
-        at=time_of(row["at"]))
+        ref=row["ref"],
+        attempt=row["attempt"],
+        text=row["body"],
+        dropped_bytes=row["dropped_bytes"],
+        at=time_of(row["at"]),
+    )
 
 
 def insert(
-    tx: Tx, probe_id: str, assessment: Assessment, *, approval_id: str, location: str, start_method: StartMethod,
+    tx: Tx,
+    probe_id: str,
+    assessment: Assessment,
+    *,
+    approval_id: str,
+    location: str,
+    start_method: StartMethod,
 ) -> None:
     """Store a new, queued probe; its job must be there. Attempt 0 of the first mark: nobody has claimed it yet."""
     mark = PhaseMark(state=ProbeState.QUEUED, at=tx.at, attempt=0)
     tx.run(
-        "probes.insert", id=probe_id, assessment_id=assessment.id, approval_id=approval_id,
-        set_digest=assessment.set_digest, profile_id=assessment.profile_id, node=assessment.node, location=location,
-        start_method=start_method, state=ProbeState.QUEUED, at=tx.at, timeline=json_text((mark,)))
+        "probes.insert",
+        id=probe_id,
+        assessment_id=assessment.id,
+        approval_id=approval_id,
+        set_digest=assessment.set_digest,
+        profile_id=assessment.profile_id,
+        node=assessment.node,
+        location=location,
+        start_method=start_method,
+        state=ProbeState.QUEUED,
+        at=tx.at,
+        timeline=json_text((mark,)),
+    )
 
 
 def log_ref(node: str, probe_id: str, attempt: int) -> str | None:
@@ -75,14 +95,27 @@ def log_ref(node: str, probe_id: str, attempt: int) -> str | None:
 
 def _view(row: Row, *, with_evidence: bool) -> ProbeView:
     return ProbeView(
-        id=row["id"], state=ProbeState(row["state"]), node=row["node"], location=row["location"],
-        set_digest=row["set_digest"], profile_id=row["profile_id"], profile_name=row["profile_name"],
-        assessment_id=row["assessment_id"], approval_id=row["approval_id"], attempt=row["attempt_count"],
-        max_attempts=row["max_attempts"], queued_at=time_of(row["queued_at"]), queued_by=row["queued_by"],
-        state_at=time_of(row["state_at"]), start_method=row["start_method"],
+        id=row["id"],
+        state=ProbeState(row["state"]),
+        node=row["node"],
+        location=row["location"],
+        set_digest=row["set_digest"],
+        profile_id=row["profile_id"],
+        profile_name=row["profile_name"],
+        assessment_id=row["assessment_id"],
+        approval_id=row["approval_id"],
+        attempt=row["attempt_count"],
+        max_attempts=row["max_attempts"],
+        queued_at=time_of(row["queued_at"]),
+        queued_by=row["queued_by"],
+        state_at=time_of(row["state_at"]),
+        start_method=row["start_method"],
         budgets=from_json(row["profile"], RuntimeProfile).budgets,
-        timeline=from_json(row["timeline"], tuple[PhaseMark, ...]), finished_at=optional_time(row["finished_at"]),
-        cancel_requested=bool(row["cancel_requested"]), failure=optional_json(row["failure"], Failure),
-        log_ref=log_ref(row["node"], row["id"], row["attempt_count"]), candidate_id=row["candidate_id"],
+        timeline=from_json(row["timeline"], tuple[PhaseMark, ...]),
+        finished_at=optional_time(row["finished_at"]),
+        cancel_requested=bool(row["cancel_requested"]),
+        failure=optional_json(row["failure"], Failure),
+        log_ref=log_ref(row["node"], row["id"], row["attempt_count"]),
+        candidate_id=row["candidate_id"],
         evidence=optional_json(row["evidence"], ProbeEvidence) if with_evidence else None,
     )

@@ -45,12 +45,15 @@ def list_profiles(tx: Tx, limit: int) -> tuple[ProfileView, ...]:
 def insert(tx: Tx, profile_id: str, profile: RuntimeProfile, created_by: str) -> ProfileView:
     """Store a new profile."""
     tx.run(
-        "profiles.insert", id=profile_id, name=profile.name, body=json_text(profile), created_by=created_by, at=tx.at)
+        "profiles.insert", id=profile_id, name=profile.name, body=json_text(profile), created_by=created_by, at=tx.at
+    )
     return get(tx, profile_id)
 
 
 def _view(row: Row) -> ProfileView:
     return ProfileView(
-        id=row["id"], profile=from_json(row["body"], RuntimeProfile), created_at=time_of(row["created_at"]),
+        id=row["id"],
+        profile=from_json(row["body"], RuntimeProfile),
+        created_at=time_of(row["created_at"]),
         created_by=row["created_by"],
     )

@@ -58,7 +58,8 @@ def audited(tx: Tx, typed: str) -> str:
         beginnings.append(digest.PREFIX + text)
     found = {
         row["id"]
-        for begin in beginnings if begin
+        for begin in beginnings
+        if begin
         for row in tx.all("audit.resolve", low=begin, high=begin + _LAST, limit=_SHOWN + 1)
     }
     return text if text in found else _single(sorted(found), "entry of the audit trail", typed)

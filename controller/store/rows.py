@@ -54,6 +54,4 @@ def optional_json(text: str | None, type_: type[T]) -> T | None:
 
 def bind(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters as SQLite takes them: moments become text."""
-    return {
-        name: time_text(value) if isinstance(value, datetime) else value for name, value in parameters.items()
-    }
+    return {name: time_text(value) if isinstance(value, datetime) else value for name, value in parameters.items()}

@@ -30,9 +30,14 @@ def view(tx: Tx, scan_id: str) -> ScanView:
     if row is None:
         raise ModelForgeError(ErrorCode.UNKNOWN_ID, f"there is no scan {scan_id}")
     return ScanView(
-        id=row["id"], node=row["node"], path=row["path"], state=JobState(row["state"]),
-        queued_at=time_of(row["queued_at"]), attempt=row["attempt_count"],
-        finished_at=optional_time(row["finished_at"]), set_digest=row["set_digest"],
+        id=row["id"],
+        node=row["node"],
+        path=row["path"],
+        state=JobState(row["state"]),
+        queued_at=time_of(row["queued_at"]),
+        attempt=row["attempt_count"],
+        finished_at=optional_time(row["finished_at"]),
+        set_digest=row["set_digest"],
         failure=optional_json(row["failure"], Failure),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bus.digest import PREFIX, sha256_hex
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.gates import ArtifactSet, Manifest, SetEvidence, SetLocation
 from controller.store import resolve
@@ -30,9 +31,13 @@ def get(tx: Tx, digest: str) -> ArtifactSet:
     if row is None:
         raise ModelForgeError(ErrorCode.UNKNOWN_ID, f"there is no artifact set {digest}")
     return ArtifactSet(
-        digest=row["digest"], file_count=row["file_count"], size_bytes=row["size_bytes"],
-        created_at=time_of(row["created_at"]), locations=locations(tx, digest),
-        manifest=from_json(row["manifest"], Manifest), evidence=from_json(row["evidence"], SetEvidence),
+        digest=row["digest"],
+        file_count=row["file_count"],
+        size_bytes=row["size_bytes"],
+        created_at=time_of(row["created_at"]),
+        locations=locations(tx, digest),
+        manifest=from_json(row["manifest"], Manifest),
+        evidence=from_json(row["evidence"], SetEvidence),
     )
 
 
@@ -41,13 +46,31 @@ def list_sets(tx: Tx, limit: int) -> tuple[ArtifactSet, ...]:
     return tuple(_summary(tx, row) for row in tx.all("sets.list", limit=limit))
 
 
+def evidence_digest(tx: Tx, digest: str) -> str:
+    """`sha256:<hex>` of what the scan read of the set's headers and documents, as it is stored.
+
+    Raises:
+        ModelForgeError: UNKNOWN_ID.
+    """
+    row = tx.one("sets.evidence", digest=digest)
+    if row is None:
+        raise ModelForgeError(ErrorCode.UNKNOWN_ID, f"there is no artifact set {digest}")
+    return PREFIX + sha256_hex(row["evidence"].encode())
+
+
 def put(tx: Tx, digest: str, manifest: Manifest, evidence: SetEvidence) -> bool:
     """Store a set; was it new? A set that is known keeps its manifest and takes the newest reading of its headers."""
     row = tx.one("sets.get", digest=digest)
     if row is None:
         tx.run(
-            "sets.insert", digest=digest, manifest=json_text(manifest), evidence=json_text(evidence),
-            file_count=len(manifest.files), size_bytes=manifest.size_bytes, at=tx.at)
+            "sets.insert",
+            digest=digest,
+            manifest=json_text(manifest),
+            evidence=json_text(evidence),
+            file_count=len(manifest.files),
+            size_bytes=manifest.size_bytes,
+            at=tx.at,
+        )
         return True
     tx.run("sets.update_evidence", digest=digest, evidence=json_text(evidence))
     return False
@@ -63,8 +86,7 @@ def place(tx: Tx, *, node: str, path: str, digest: str, scan_id: str) -> str | N
 def locations(tx: Tx, digest: str) -> tuple[SetLocation, ...]:
     """Where the set lies."""
     rows = tx.all("sets.locations", digest=digest, limit=MAX_LOCATIONS)
-    return tuple(
-        SetLocation(node=row["node"], path=row["path"], scanned_at=time_of(row["scanned_at"])) for row in rows)
+    return tuple(SetLocation(node=row["node"], path=row["path"], scanned_at=time_of(row["scanned_at"])) for row in rows)
 
 
 def location_on(tx: Tx, digest: str, node: str) -> str | None:
@@ -75,6 +97,9 @@ def location_on(tx: Tx, digest: str, node: str) -> str | None:
 
 def _summary(tx: Tx, row: Row) -> ArtifactSet:
     return ArtifactSet(
-        digest=row["digest"], file_count=row["file_count"], size_bytes=row["size_bytes"],
-        created_at=time_of(row["created_at"]), locations=locations(tx, row["digest"]),
+        digest=row["digest"],
+        file_count=row["file_count"],
+        size_bytes=row["size_bytes"],
+        created_at=time_of(row["created_at"]),
+        locations=locations(tx, row["digest"]),
     )

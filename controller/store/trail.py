@@ -29,6 +29,11 @@ def last_sequence(tx: Tx) -> int:
 
 def _entry(row: Row) -> AuditEntry:
     return AuditEntry(
-        sequence=row["sequence"], at=time_of(row["at"]), entity=row["entity"], id=row["id"], what=row["what"],
-        actor=row["actor"], detail=from_json(row["detail"], dict[str, str]),
+        sequence=row["sequence"],
+        at=time_of(row["at"]),
+        entity=row["entity"],
+        id=row["id"],
+        what=row["what"],
+        actor=row["actor"],
+        detail=from_json(row["detail"], dict[str, str]),
     )

@@ -52,8 +52,15 @@ class Tx:
         return self._execute(query, parameters).fetchall()
 
     def audit(
-        self, entity: str, entity_id: str, what: str, actor: str, *, detail: Mapping[str, object] | None = None,
-        probe: ProbeView | None = None, node: NodeView | None = None,
+        self,
+        entity: str,
+        entity_id: str,
+        what: str,
+        actor: str,
+        *,
+        detail: Mapping[str, object] | None = None,
+        probe: ProbeView | None = None,
+        node: NodeView | None = None,
     ) -> int:
         """Append one audit row and, in this same transaction, the event that tells the bus of it (spec G6).
 
@@ -61,14 +68,31 @@ class Tx:
             The audit sequence: it grows by one with every event, without gaps.
         """
         facts = {key: str(value)[:MAX_DETAIL_CHARS] for key, value in (detail or {}).items()}
-        cursor = self._execute("audit.insert", {
-            "at": self.at, "entity": entity, "id": entity_id, "what": what, "actor": actor, "detail": json_text(facts)})
+        cursor = self._execute(
+            "audit.insert",
+            {
+                "at": self.at,
+                "entity": entity,
+                "id": entity_id,
+                "what": what,
+                "actor": actor,
+                "detail": json_text(facts),
+            },
+        )
         sequence = cursor.lastrowid
         if sequence is None:
             raise ModelForgeError(ErrorCode.INTERNAL, "the audit row got no sequence")
         event = Event(
-            sequence=sequence, at=self.at, entity=entity, id=entity_id, what=what, actor=actor, detail=facts,
-            probe=probe, node=node)
+            sequence=sequence,
+            at=self.at,
+            entity=entity,
+            id=entity_id,
+            what=what,
+            actor=actor,
+            detail=facts,
+            probe=probe,
+            node=node,
+        )
         self._put("event", subjects.event(entity, entity_id, what), encode(event), dedupe_id=f"audit-{sequence}")
         return sequence
 
@@ -77,9 +101,23 @@ class Tx:
         self._put("job", subjects.job(node, lane, job_id), payload, job_id=job_id)
 
     def _put(
-        self, topic: str, subject: str, payload: bytes, *, dedupe_id: str | None = None, job_id: str | None = None,
+        self,
+        topic: str,
+        subject: str,
+        payload: bytes,
+        *,
+        dedupe_id: str | None = None,
+        job_id: str | None = None,
     ) -> None:
-        self._execute("outbox.insert", {
-            "topic": topic, "subject": subject, "dedupe_id": dedupe_id, "job_id": job_id, "payload": payload,
-            "created_at": self.at})
+        self._execute(
+            "outbox.insert",
+            {
+                "topic": topic,
+                "subject": subject,
+                "dedupe_id": dedupe_id,
+                "job_id": job_id,
+                "payload": payload,
+                "created_at": self.at,
+            },
+        )
         self.wrote_outbox = True

@@ -8,6 +8,9 @@ UPDATE artifact_sets SET evidence = :evidence WHERE digest = :digest;
 -- name: get
 SELECT digest, manifest, evidence, file_count, size_bytes, created_at FROM artifact_sets WHERE digest = :digest;
 
+-- name: evidence
+SELECT evidence FROM artifact_sets WHERE digest = :digest;
+
 -- name: list
 SELECT digest, file_count, size_bytes, created_at FROM artifact_sets ORDER BY created_at DESC, digest LIMIT :limit;
 

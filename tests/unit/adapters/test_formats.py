@@ -126,7 +126,9 @@ def test_the_collector_keeps_documents_headers_and_shard_names() -> None:
     evidence = collector.result()
     assert evidence.documents["config.json"]["model_type"] == "bert"
     assert evidence.documents["model.safetensors.index.json"] == {
-        "files": ["model-0.safetensors", "model-1.safetensors"], "tensors": 1_000}
+        "files": ["model-0.safetensors", "model-1.safetensors"],
+        "tensors": 1_000,
+    }
     assert [facts.path for facts in evidence.weights] == ["model.safetensors"]
     assert evidence.notes == ("1_Pooling/config.json: not read, it is not valid UTF-8 JSON",)
 

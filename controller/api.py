@@ -1,0 +1,291 @@
+"""What operators may ask of the controller: one handler for each user verb of `bus.verbs`.
+
+A handler reads or writes through one transaction and gives the verb's reply; it raises `ModelForgeError`, which the
+service turns into a `Failed` reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib import metadata
+from typing import Any, Final, TypeVar
+
+from bus import verbs
+from bus.codec import encode
+from bus.messages import api
+from bus.messages.gates import (
+    Approval,
+    ArtifactSet,
+    Assessment,
+    Candidate,
+    ProbeView,
+    ProfileView,
+    ScanView,
+)
+from bus.messages.inventory import NodeView
+from bus.messages.jobs import AnyCommand, CancelCommand
+from bus.subjects import Caller
+from controller.fingerprint import Now
+from controller.gates import approvals as approval_gate
+from controller.gates import artifact_sets as set_gate
+from controller.gates import assessments as assessment_gate
+from controller.gates import candidates as candidate_gate
+from controller.gates import probes as probe_gate
+from controller.gates import profiles as profile_gate
+from controller.gates.probes import silence_of
+from controller.settings import ControllerSettings
+from controller.store import approvals, assessments, candidates, nodes, probes, profiles, scans, sets, trail
+from controller.store.connection import Store
+from controller.store.tx import Tx
+
+T = TypeVar("T")
+MAX_LIST_ITEMS: Final = 1_000
+# A reply must fit one message of the bus (1 MiB) with its envelope.
+MAX_LIST_BYTES: Final = 768 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusStatus:
+    """What the controller knows of the bus: a word for each stream, and where its metrics are."""
+
+    streams: dict[str, str] = field(default_factory=dict)
+    metrics_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiContext:
+    """What the handlers need of the process around them.
+
+    Attributes:
+        publish_command: sends a hint to a node; may be lost, so it never carries the truth.
+        status: the bus as the controller sees it now.
+    """
+
+    store: Store
+    settings: ControllerSettings
+    boot_id: str
+    started_at: datetime
+    publish_command: Callable[[str, AnyCommand], Awaitable[None]]
+    status: Callable[[], BusStatus]
+
+
+Handler = Callable[[ApiContext, Caller, Any], Awaitable[Any]]
+
+
+def bounded(items: Iterable[T]) -> tuple[T, ...]:
+    """As many items as one reply carries; the newest come first, so what is left out is the oldest."""
+    kept: list[T] = []
+    size = 0
+    for item in items:
+        size += len(encode(item)) + 1
+        if size > MAX_LIST_BYTES:
+            break
+        kept.append(item)
+    return tuple(kept)
+
+
+def _limit(page: api.Page | api.AuditRequest) -> int:
+    return min(page.limit, MAX_LIST_ITEMS)
+
+
+async def status(ctx: ApiContext, _caller: Caller, _request: api.Nothing) -> api.Status:
+    """The controller's own health."""
+
+    def view(tx: Tx) -> tuple[datetime, int, int, int]:
+        open_jobs, waiting = tx.one("jobs.count_open"), tx.one("outbox.count")
+        return (
+            tx.at,
+            trail.last_sequence(tx),
+            open_jobs["open_jobs"] if open_jobs else 0,
+            waiting["waiting"] if waiting else 0,
+        )
+
+    at, sequence, open_jobs, waiting = await ctx.store.read(view)
+    bus = ctx.status()
+    return api.Status(
+        version=metadata.version("modelforge"),
+        boot_id=ctx.boot_id,
+        started_at=ctx.started_at,
+        at=at,
+        schema_version=ctx.store.schema_version,
+        event_sequence=sequence,
+        open_jobs=open_jobs,
+        outbox_waiting=waiting,
+        streams=bus.streams,
+        metrics_url=bus.metrics_url,
+    )
+
+
+async def artifacts_scan(ctx: ApiContext, caller: Caller, request: api.ScanRequest) -> ScanView:
+    """Queue a scan."""
+    return await ctx.store.write(lambda tx: set_gate.scan(tx, ctx.settings, caller, request))
+
+
+async def scans_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> ScanView:
+    """One scan."""
+    return await ctx.store.read(lambda tx: scans.find(tx, request.id))
+
+
+async def artifacts_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.ArtifactSets:
+    """Sets, newest first, without manifests."""
+    return await ctx.store.read(lambda tx: api.ArtifactSets(sets=bounded(sets.list_sets(tx, _limit(request)))))
+
+
+async def artifacts_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> ArtifactSet:
+    """One set with manifest and evidence."""
+    return await ctx.store.read(lambda tx: sets.get(tx, sets.find(tx, request.id)))
+
+
+async def profiles_create(ctx: ApiContext, caller: Caller, request: api.ProfileRequest) -> ProfileView:
+    """Store a profile."""
+    return await ctx.store.write(lambda tx: profile_gate.create(tx, caller, request))
+
+
+async def profiles_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.Profiles:
+    """Profiles, newest first."""
+    return await ctx.store.read(lambda tx: api.Profiles(profiles=bounded(profiles.list_profiles(tx, _limit(request)))))
+
+
+async def profiles_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> ProfileView:
+    """One profile, by name or id."""
+    return await ctx.store.read(lambda tx: profiles.find(tx, request.id))
+
+
+async def nodes_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.Nodes:
+    """Nodes by name."""
+    silence = silence_of(ctx.settings)
+    return await ctx.store.read(lambda tx: api.Nodes(nodes=bounded(nodes.list_views(tx, _limit(request), silence))))
+
+
+async def nodes_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> NodeView:
+    """One node by its name."""
+    return await ctx.store.read(lambda tx: nodes.view(tx, request.id, silence_of(ctx.settings)))
+
+
+async def assessments_create(ctx: ApiContext, caller: Caller, request: api.AssessRequest) -> Assessment:
+    """Assess a set under a profile on a node."""
+    silence = silence_of(ctx.settings)
+    return await ctx.store.write(lambda tx: assessment_gate.create(tx, silence, caller, request))
+
+
+async def assessments_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.Assessments:
+    """Assessments as they stand now, newest first."""
+
+    def view(tx: Tx) -> api.Assessments:
+        now = Now(tx)
+        found = (assessment_gate.show(tx, one, now) for one in assessments.list_assessments(tx, _limit(request)))
+        return api.Assessments(assessments=bounded(found))
+
+    return await ctx.store.read(view)
+
+
+async def assessments_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> Assessment:
+    """One assessment as it stands now."""
+    return await ctx.store.read(lambda tx: assessment_gate.show(tx, assessments.find(tx, request.id), Now(tx)))
+
+
+async def approvals_add(ctx: ApiContext, caller: Caller, request: api.ApproveRequest) -> Approval:
+    """Approve one exact set for one purpose."""
+    return await ctx.store.write(lambda tx: approval_gate.add(tx, caller, request))
+
+
+async def approvals_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.Approvals:
+    """Approvals, revoked ones too, newest first."""
+    return await ctx.store.read(
+        lambda tx: api.Approvals(approvals=bounded(approvals.list_approvals(tx, _limit(request))))
+    )
+
+
+async def approvals_revoke(ctx: ApiContext, caller: Caller, request: api.RevokeRequest) -> Approval:
+    """Take an approval back."""
+    return await ctx.store.write(lambda tx: approval_gate.revoke(tx, caller, request))
+
+
+async def probes_queue(ctx: ApiContext, caller: Caller, request: api.QueueProbeRequest) -> ProbeView:
+    """Queue the fixed-input probe."""
+    return await ctx.store.write(lambda tx: probe_gate.queue(tx, ctx.settings, caller, request))
+
+
+async def probes_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.ProbePicture:
+    """All recent probes, the nodes, and the last event that is in the picture."""
+
+    def view(tx: Tx) -> api.ProbePicture:
+        return api.ProbePicture(
+            as_of_sequence=trail.last_sequence(tx),
+            at=tx.at,
+            probes=bounded(probes.list_views(tx, _limit(request))),
+            nodes=bounded(nodes.list_views(tx, MAX_LIST_ITEMS, silence_of(ctx.settings))),
+        )
+
+    return await ctx.store.read(view)
+
+
+async def probes_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> ProbeView:
+    """One probe with its evidence."""
+    return await ctx.store.read(lambda tx: probes.view(tx, probes.find(tx, request.id), with_evidence=True))
+
+
+async def probes_cancel(ctx: ApiContext, caller: Caller, request: api.CancelRequest) -> ProbeView:
+    """Cancel a probe; a node that works on it gets the hint after the commit."""
+    view = await ctx.store.write(lambda tx: probe_gate.cancel(tx, caller, request))
+    if view.cancel_requested and view.finished_at is None:
+        await ctx.publish_command(view.node, CancelCommand(job_id=view.id))
+    return view
+
+
+async def probes_log(ctx: ApiContext, _caller: Caller, request: api.LogRequest) -> api.LogView:
+    """The bounded log of an attempt."""
+    return await ctx.store.read(lambda tx: probes.log(tx, probes.find(tx, request.id), request.attempt))
+
+
+async def candidates_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.Candidates:
+    """Candidates as they stand now, newest first."""
+
+    def view(tx: Tx) -> api.Candidates:
+        now = Now(tx)
+        found = (candidate_gate.show(stored, now) for stored in candidates.list_stored(tx, _limit(request)))
+        return api.Candidates(candidates=bounded(found))
+
+    return await ctx.store.read(view)
+
+
+async def candidates_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> Candidate:
+    """One candidate as it stands now."""
+    return await ctx.store.read(lambda tx: candidate_gate.show(candidates.find(tx, request.id), Now(tx)))
+
+
+async def audit_list(ctx: ApiContext, _caller: Caller, request: api.AuditRequest) -> api.AuditTrail:
+    """The audit trail, newest first, of everything or of one thing."""
+    return await ctx.store.read(
+        lambda tx: api.AuditTrail(entries=bounded(trail.list_entries(tx, _limit(request), request.id)))
+    )
+
+
+USER_HANDLERS: Final[dict[str, Handler]] = {
+    verbs.STATUS.name: status,
+    verbs.ARTIFACTS_SCAN.name: artifacts_scan,
+    verbs.SCANS_SHOW.name: scans_show,
+    verbs.ARTIFACTS_LIST.name: artifacts_list,
+    verbs.ARTIFACTS_SHOW.name: artifacts_show,
+    verbs.PROFILES_CREATE.name: profiles_create,
+    verbs.PROFILES_LIST.name: profiles_list,
+    verbs.PROFILES_SHOW.name: profiles_show,
+    verbs.NODES_LIST.name: nodes_list,
+    verbs.NODES_SHOW.name: nodes_show,
+    verbs.ASSESSMENTS_CREATE.name: assessments_create,
+    verbs.ASSESSMENTS_LIST.name: assessments_list,
+    verbs.ASSESSMENTS_SHOW.name: assessments_show,
+    verbs.APPROVALS_ADD.name: approvals_add,
+    verbs.APPROVALS_LIST.name: approvals_list,
+    verbs.APPROVALS_REVOKE.name: approvals_revoke,
+    verbs.PROBES_QUEUE.name: probes_queue,
+    verbs.PROBES_LIST.name: probes_list,
+    verbs.PROBES_SHOW.name: probes_show,
+    verbs.PROBES_CANCEL.name: probes_cancel,
+    verbs.PROBES_LOG.name: probes_log,
+    verbs.CANDIDATES_LIST.name: candidates_list,
+    verbs.CANDIDATES_SHOW.name: candidates_show,
+    verbs.AUDIT_LIST.name: audit_list,
+}

@@ -1,0 +1,123 @@
+"""The first gate: a folder on a node becomes an exact, immutable set (spec G1, A3, P5)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import PurePosixPath
+from typing import Final
+
+from bus import ids
+from bus.errors import ErrorCode, ModelForgeError
+from bus.messages.api import ScanRequest
+from bus.messages.gates import Manifest, ScanView, SetEvidence
+from bus.messages.jobs import ScanJob
+from bus.subjects import Caller
+from bus.text import clean_line
+from controller.gates import work
+from controller.gates.caller import actor_of, request_key
+from controller.settings import ControllerSettings
+from controller.store import nodes, scans, sets
+from controller.store.tx import Tx
+
+MAX_PATH_CHARS: Final = 1_024
+
+
+def scan(tx: Tx, settings: ControllerSettings, caller: Caller, request: ScanRequest) -> ScanView:
+    """Queue a scan of a folder below the node's artifact root. A repeated request gives the same scan.
+
+    Raises:
+        ModelForgeError: NODE_UNKNOWN, PATH_OUTSIDE_ROOT, INVALID_ARGUMENT.
+    """
+    key = request_key(caller, request.request_id)
+    path = relative_path(request.path)
+    before = work.known(tx, key, "scan")
+    if before is not None:
+        return _same_scan(scans.view(tx, before), request.node, path)
+    node = nodes.view(tx, request.node)
+    scan_id = ids.new_id(ids.SCAN)
+    deadline_at = tx.at + timedelta(seconds=settings.scan_deadline_s)
+    job = ScanJob(job_id=scan_id, node=node.name, path=path, max_files=settings.scan_max_files, deadline_at=deadline_at)
+    work.put(
+        tx,
+        work.Order(
+            type="scan",
+            job=job,
+            request_key=key,
+            max_attempts=settings.max_attempts,
+            deadline_at=deadline_at,
+            caller=caller,
+        ),
+    )
+    scans.insert(tx, scan_id, path)
+    tx.audit("scan", scan_id, "queued", actor_of(caller), detail={"node": node.name, "path": path})
+    return scans.view(tx, scan_id)
+
+
+def _same_scan(view: ScanView, node: str, path: str) -> ScanView:
+    if (view.node, view.path) != (node, path):
+        raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, "request_id was used for another scan")
+    return view
+
+
+def relative_path(text: str) -> str:
+    """A path below an artifact root, in its one form: no `.`, no `..`, no doubled or final slash.
+
+    The node checks what the path leads to; this only refuses what can never be right.
+
+    Raises:
+        ModelForgeError: PATH_OUTSIDE_ROOT for an absolute path or one with `..`; INVALID_ARGUMENT for an empty, a too
+            long or an unprintable one.
+    """
+    if not text or len(text) > MAX_PATH_CHARS or clean_line(text) != text or "\\" in text:
+        message = f"a path needs 1 to {MAX_PATH_CHARS} printable characters, with forward slashes"
+        raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, message)
+    path = PurePosixPath(text)
+    if path.is_absolute() or ".." in path.parts:
+        raise ModelForgeError(ErrorCode.PATH_OUTSIDE_ROOT, f"{text!r} is not below the artifact root")
+    return str(path)
+
+
+def record_scan(tx: Tx, scan_id: str, node: str, manifest: Manifest, evidence: SetEvidence) -> str:
+    """Store what a scan found, in the transaction that ends its job; the set's digest.
+
+    A later scan of the same place that finds another set moves the place to it: what rested on the old one is stale.
+
+    Raises:
+        ModelForgeError: UNKNOWN_ID for an unknown scan, EVIDENCE_REFUSED when the scan belongs to another node or the
+            manifest is not canonical.
+    """
+    view = scans.view(tx, scan_id)
+    if view.node != node:
+        raise ModelForgeError(ErrorCode.EVIDENCE_REFUSED, f"the scan {scan_id} belongs to {view.node}, not to {node}")
+    check_manifest(manifest)
+    digest = manifest.digest()
+    is_new = sets.put(tx, digest, manifest, evidence)
+    before = sets.place(tx, node=node, path=view.path, digest=digest, scan_id=scan_id)
+    scans.set_result(tx, scan_id, digest)
+    place = {"node": node, "path": view.path, "scan": scan_id}
+    actor = f"node:{node}"
+    if is_new:
+        size = {"files": len(manifest.files), "size_bytes": manifest.size_bytes}
+        tx.audit("set", digest, "recorded", actor, detail={**place, **size})
+    if before is not None and before != digest:
+        tx.audit("set", before, "replaced", actor, detail={**place, "by": digest})
+    if before != digest:
+        tx.audit("set", digest, "located", actor, detail=place)
+    return digest
+
+
+def check_manifest(manifest: Manifest) -> None:
+    """Pass if the manifest has the one form that its digest stands for.
+
+    Raises:
+        ModelForgeError: EVIDENCE_REFUSED naming the rule.
+    """
+    paths = [file.path for file in manifest.files]
+    if not paths:
+        raise ModelForgeError(ErrorCode.EVIDENCE_REFUSED, "the manifest names no file")
+    if paths != sorted(set(paths)):
+        raise ModelForgeError(ErrorCode.EVIDENCE_REFUSED, "the manifest is not sorted, or names a file twice")
+    for path in paths:
+        pure = PurePosixPath(path)
+        if str(pure) != path or pure.is_absolute() or ".." in pure.parts or path == "." or clean_line(path) != path:
+            raise ModelForgeError(ErrorCode.EVIDENCE_REFUSED, "the manifest names a path that is none of a member")
