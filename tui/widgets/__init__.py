@@ -1,0 +1,1 @@
+"""Widgets that draw prepared lines; none of them decides anything."""
