@@ -73,7 +73,7 @@ class LocalCommand(click.RichCommand):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         # The command's own options first: they are why somebody asks for help.
-        panels = [click.RichOptionPanel("Options"), click.RichOptionPanel(_PANEL)]
+        panels: list[click.RichPanel[Any, Any]] = [click.RichOptionPanel("Options"), click.RichOptionPanel(_PANEL)]
         super().__init__(*args, panels=panels, **kwargs)
         self.params.extend(type(self).options())
 

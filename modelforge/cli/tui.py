@@ -12,7 +12,7 @@ from modelforge.cli.command import App, Command
 
 @click.command(cls=Command)
 @click.pass_obj
-def tui(app: App) -> None:
+def tui(app: App) -> int:
     """Open the operator's screen: probes live, with phases, evidence and failures."""
     if app.out.as_json:
         message = "a screen has no JSON form"
@@ -25,4 +25,4 @@ def tui(app: App) -> None:
     settings = app.client()
     from tui.app import run  # noqa: PLC0415 -- Textual is loaded by this command alone
 
-    run(settings)
+    return run(settings)

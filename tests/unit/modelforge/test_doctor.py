@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import importlib.metadata
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.errors import ErrorCode, ModelForgeError
+from bus.ids import now
+from bus.messages.api import Status
+from bus.messages.inventory import NodeView
+from modelforge import doctor, doctor_stack
+
+
+def status(**changes: Any) -> Status:
+    fields: dict[str, Any] = {
+        "version": "1", "boot_id": "b", "started_at": now(), "at": now(), "schema_version": 1, "event_sequence": 0,
+        "open_jobs": 1, "outbox_waiting": 0, "streams": {"MF_JOBS": "ok"},
+    }
+    return Status(**{**fields, **changes})
+
+
+def test_a_defective_check_is_a_finding_and_not_the_end() -> None:
+    def broken() -> doctor.Check:
+        raise ValueError("oops")
+
+    assert doctor._guarded("x", broken).level == "fail"
+
+    def typed() -> doctor.Check:
+        raise ModelForgeError(ErrorCode.DEPENDENCY_MISSING, "gone", hint="pip install it")
+
+    assert doctor._guarded("x", typed).fix == "pip install it"
+
+
+def test_every_problem_comes_with_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", missing)
+    base, extra = doctor.check_packages("", ("msgspec",)), doctor.check_packages("runtime", ("torch",))
+    assert (base.level, base.fix) == ("fail", "pip install 'modelforge'")
+    assert (extra.level, extra.fix) == ("warn", "pip install 'modelforge[runtime]'")
+    assert "torch MISSING" in extra.detail
+    (tmp_path / "state").write_text("a file")
+    assert doctor.check_state(tmp_path / "state").level == "fail"
+
+
+def test_a_state_folder_that_does_not_exist_yet_is_fine(tmp_path: Path) -> None:
+    assert doctor.check_state(tmp_path / "a" / "b").level == "ok"
+    assert not (tmp_path / "a").exists()
+    assert doctor.check_state(tmp_path).level == "ok"
+
+
+@pytest.mark.parametrize(("free", "level"), [(1, "fail"), (2**30, "warn"), (2**40, "ok")])
+def test_disk_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, level: str) -> None:
+    class Usage:
+        def __init__(self) -> None:
+            self.free = free
+
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Usage())
+    assert doctor.check_disk(tmp_path).level == level
+
+
+def test_the_controllers_answer_is_judged() -> None:
+    assert doctor_stack.check_controller(status()).level == "ok"
+    assert doctor_stack.check_controller(status(outbox_waiting=101)).level == "warn"
+    assert doctor_stack.check_clock(status()).level == "ok"
+    assert doctor_stack.check_clock(status(at=now() - timedelta(minutes=1))).level == "warn"
+    assert doctor_stack.check_streams(status()).level == "ok"
+    assert doctor_stack.check_streams(status(streams={"MF_JOBS": "drift: storage"})).level == "fail"
+    assert doctor_stack.check_streams(status(streams={})).level == "fail"
+
+
+@pytest.mark.parametrize(("liveness", "level"), [("offline", "fail"), ("doubtful", "warn"), ("online", "fail")])
+def test_a_node_that_cannot_work_is_named(liveness: Any, level: str) -> None:
+    check = doctor_stack.check_node(NodeView(name="local", enabled=True, lab_eligible=True, liveness=liveness))
+    assert check.level == level
+    assert check.fix

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from modelforge.cli.output import Output, Progress, render_json, wants_color
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colour_needs_a_terminal_and_nobody_who_declines() -> None:
+    assert wants_color(Terminal(), no_color=False, variables={})
+    assert not wants_color(io.StringIO(), no_color=False, variables={})
+    assert not wants_color(Terminal(), no_color=True, variables={})
+    assert not wants_color(Terminal(), no_color=False, variables={"NO_COLOR": "1"})
+    assert not wants_color(Terminal(), no_color=False, variables={"TERM": "dumb"})
+    assert wants_color(Terminal(), no_color=False, variables={"NO_COLOR": ""})
+
+
+def test_the_envelope_names_its_schema_first() -> None:
+    assert render_json("probe", {"id": "x"}) == '{"schema":"modelforge.probe/v1","data":{"id":"x"}}'
+
+
+def test_results_go_to_stdout_and_talk_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output()
+    out.note("talk")
+    out.result("thing", {"a": 1}, lambda: "text")
+    out.next("modelforge tui")
+    captured = capsys.readouterr()
+    assert captured.out == "text\n"
+    assert captured.err == "talk\nnext: modelforge tui\n"
+
+
+def test_json_is_one_document_and_lines_are_one_each(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output(as_json=True)
+    out.result("thing", [1, 2], lambda: "text")
+    assert json.loads(capsys.readouterr().out) == {"schema": "modelforge.thing/v1", "data": [1, 2]}
+    out.line("thing", 1, lambda: "text")
+    out.line("thing", 2, lambda: "text")
+    assert [json.loads(line)["data"] for line in capsys.readouterr().out.splitlines()] == [1, 2]
+
+
+def test_a_cut_list_is_never_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    Output().truncated(3, 5)
+    assert capsys.readouterr().err == ""
+    Output().truncated(5, 5)
+    assert "--limit" in capsys.readouterr().err
+
+
+def test_without_a_terminal_each_phase_is_one_plain_line() -> None:
+    stream = io.StringIO()
+    progress = Progress(stream, animate=False)
+    for words in ("queued", "queued", "loading"):
+        progress.phase(words)
+        progress.tick()
+    progress.finish()
+    assert stream.getvalue() == "queued\nloading\n"
+
+
+def test_on_a_terminal_a_phase_is_rewritten_and_kept_when_it_ends() -> None:
+    stream = Terminal()
+    progress = Progress(stream, animate=True)
+    progress.phase("queued")
+    progress.tick()
+    progress.phase("loading")
+    progress.finish()
+    lines = stream.getvalue().split("\n")
+    assert len(lines) == 3
+    assert "queued" in lines[0].rpartition("\x1b[2K")[2]
+    assert "loading" in lines[1].rpartition("\x1b[2K")[2]
+    assert lines[2] == ""

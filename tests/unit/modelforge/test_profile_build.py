@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.errors import ErrorCode, ModelForgeError
+from bus.messages.gates import Budgets, RuntimeProfile
+from modelforge.cli.profile import build_profile, create, read_toml
+
+
+def test_a_name_is_enough() -> None:
+    assert build_profile("p", {}, {"device": None}) == RuntimeProfile(name="p")
+
+
+def test_flags_win_over_the_file() -> None:
+    document = {"name": "from-file", "batch_size": 4, "budgets": {"loading_s": 10, "total_s": 99}}
+    made = build_profile("p", document, {"batch_size": 8, "total_s": 50, "threads": None})
+    assert made == RuntimeProfile(name="p", batch_size=8, budgets=Budgets(loading_s=10, total_s=50))
+
+
+@pytest.mark.parametrize(
+    ("name", "document", "flags", "words"),
+    [
+        (None, {}, {}, "needs a NAME"),
+        ("P", {}, {}, "name"),
+        ("p", {"dytpe": "float32"}, {}, "unknown field 'dytpe'"),
+        ("p", {"budgets": {"load_s": 1}}, {}, "unknown field 'load_s'"),
+        ("p", {"budgets": 3}, {}, "must be a table"),
+        ("p", {}, {"device": "tpu"}, "device"),
+        ("p", {}, {"batch_size": 0}, "batch_size"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    name: str | None, document: dict[str, Any], flags: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ModelForgeError, match=words) as caught:
+        build_profile(name, document, flags)
+    assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+
+
+def test_every_field_of_a_profile_has_a_flag() -> None:
+    names = {parameter.name for parameter in create.params}
+    fields = {*RuntimeProfile.__struct_fields__, *Budgets.__struct_fields__} - {"task", "budgets"}
+    assert fields <= names
+
+
+def test_a_file_that_cannot_be_read_is_typed(tmp_path: Path) -> None:
+    for path, content in ((tmp_path / "missing.toml", None), (tmp_path / "bad.toml", b"= 1"),
+                          (tmp_path / "latin.toml", b"name = '\xe4'")):
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(ModelForgeError) as caught:
+            read_toml(path)
+        assert caught.value.code is ErrorCode.CONFIG_UNREADABLE
