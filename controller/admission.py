@@ -20,7 +20,7 @@ from controller.liveness import Hello, decide_hello
 from controller.store.connection import Store
 from controller.store.tx import Tx
 
-PublishCommand = Callable[[str, AnyCommand], Awaitable[None]]
+SendCommand = Callable[[str, AnyCommand], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -34,9 +34,9 @@ class _Contest:
 class Admission:
     """Decides who speaks for a node."""
 
-    def __init__(self, store: Store, publish_command: PublishCommand, prove_wait_s: float) -> None:
+    def __init__(self, store: Store, send_command: SendCommand, prove_wait_s: float) -> None:
         self._store = store
-        self._publish_command = publish_command
+        self._send_command = send_command
         self._prove_wait_s = prove_wait_s
         self._contests: dict[str, _Contest] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -63,7 +63,7 @@ class Admission:
             return
         contest = self._contests[inventory.node] = _Contest(rival)
         try:
-            await self._publish_command(inventory.node, ProveCommand(boot_id=rival))
+            await self._send_command(inventory.node, ProveCommand(boot_id=rival))
             try:
                 async with asyncio.timeout(self._prove_wait_s):
                     await contest.proved.wait()

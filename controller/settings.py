@@ -35,6 +35,7 @@ class ControllerSettings(Settings, frozen=True, kw_only=True):
         probe_queue_wait_s: how long a probe may wait in the queue, on top of its profile's budget for each attempt.
         request_timeout_s: bound of one request's handling.
         requests_per_endpoint: handlers of one endpoint that run at once; more wait their turn.
+        connect_wait_s: how long to wait for the NATS server at the start.
         stop_grace_s: how long running requests may take to finish when the controller stops.
         metrics_host: where the metrics endpoint listens.
         metrics_port: its port; 0 lets the system choose.
@@ -57,6 +58,7 @@ class ControllerSettings(Settings, frozen=True, kw_only=True):
     probe_queue_wait_s: Seconds = 3_600.0
     request_timeout_s: Seconds = 30.0
     requests_per_endpoint: Count = 64
+    connect_wait_s: Seconds = 5.0
     stop_grace_s: Seconds = 10.0
     metrics_host: str = "127.0.0.1"
     metrics_port: Port = 0
