@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from adapters import registry
 from tests.support import repo
 
 BUILD_S: Final = 50
@@ -38,6 +39,7 @@ CARD: Final[dict[str, str]] = {
     "prometheus_client": "prometheus-client",
     "pytest_asyncio": "pytest-asyncio",
 }
+INTERPRETERS: Final = frozenset({"python", "self.python", "self._python", "sys.executable"})
 PROJECT: Final[dict[str, Any]] = tomllib.loads(repo.text("pyproject.toml"))
 PINS: Final[dict[str, str]] = {
     canonicalize_name(name): version
@@ -137,24 +139,28 @@ def test_no_adapter_is_named_like_a_library() -> None:
 def test_every_process_of_ours_starts_behind_dash_p() -> None:
     """Without -P a stray bus.py in the working directory is run in place of ours."""
     loose = [
-        f"{path}:{node.lineno}"
+        f"{path}:{command.lineno}"
         for path in repo.python_files(*repo.ROOMS, "benchmarks")
-        for node in ast.walk(repo.tree(path))
-        if ast.unparse(node) == "sys.executable" and (path, node.lineno, node.col_offset) not in guarded(path)
+        for command in ast.walk(repo.tree(path))
+        if isinstance(command, ast.List)
+        for first, second in zip(command.elts, [*command.elts[1:], None], strict=False)
+        if ast.unparse(first) in INTERPRETERS and not (isinstance(second, ast.Constant) and second.value == "-P")
     ]
 
     assert loose == []
 
 
-def guarded(path: str) -> set[tuple[str, int, int]]:
-    """Where `sys.executable` is followed by "-P" in a list or tuple."""
-    found = set()
-    for node in ast.walk(repo.tree(path)):
-        if isinstance(node, ast.List | ast.Tuple):
-            for first, second in zip(node.elts, node.elts[1:], strict=False):
-                if ast.unparse(first) == "sys.executable" and isinstance(second, ast.Constant) and second.value == "-P":
-                    found.add((path, first.lineno, first.col_offset))
-    return found
+def test_an_interpreter_has_no_other_name() -> None:
+    """The test above knows these names: so nobody passes `sys.executable` on under another one."""
+    strangers = [
+        f"{path}:{number}"
+        for path in repo.python_files(*repo.ROOMS, "benchmarks")
+        for number, line in enumerate(repo.text(path).splitlines(), start=1)
+        if "sys.executable" in line
+        and not re.search(r'\bpython(: str)? ?= ?sys\.executable|sys\.executable, "-P"', line)
+    ]
+
+    assert strangers == []
 
 
 def test_make_starts_python_behind_dash_p() -> None:
@@ -176,8 +182,9 @@ def test_the_rooms_of_the_design_card_stand_at_the_top() -> None:
 @pytest.mark.parametrize("module", sorted(set(CARD) - {"pytest_asyncio"}))
 def test_a_package_of_the_design_card_is_used_by_the_product(module: str) -> None:
     users = [path for path in repo.python_files(*repo.ROOMS) if module in repo.imported_roots(path)]
+    preloaded = {name for entry in registry._ENTRIES for name in entry.preload}
 
-    assert users != []
+    assert users != [] or module in preloaded
     assert [canonicalize_name(name) for name in importlib.metadata.packages_distributions()[module]] == [CARD[module]]
     assert CARD[module] in {canonicalize_name(requirement.name) for requirement in required()}
 

@@ -57,4 +57,6 @@ def imported_roots(path: str) -> set[str]:
             found.update(alias.name.split(".", maxsplit=1)[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.add(node.module.split(".", maxsplit=1)[0])
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
+            found.update(str(a.value).split(".", maxsplit=1)[0] for a in node.args if isinstance(a, ast.Constant))
     return found

@@ -1,0 +1,1 @@
+"""Benchmarks: each row beside its baseline in the same run, as a ratio."""
