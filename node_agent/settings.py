@@ -28,6 +28,7 @@ class NodeSettings(Settings, frozen=True, kw_only=True):
         slots: how many jobs of the work lane run at once.
         template_idle_s: after this long without a probe the warm template process is ended.
         hash_threads: how many files are hashed at once.
+        test_double: offer the adapter that fails on command; only tests say yes.
         stop_grace_s: how long a stop waits for running jobs before it ends them.
     """
 
@@ -37,6 +38,7 @@ class NodeSettings(Settings, frozen=True, kw_only=True):
     slots: Slots = 2
     template_idle_s: Seconds = 300.0
     hash_threads: Threads = 2
+    test_double: bool = False
     stop_grace_s: Annotated[float, msgspec.Meta(ge=0, le=3_600)] = 5.0
 
 

@@ -1,0 +1,121 @@
+"""The agent's process: settings, logging, signals, the connection, and the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import math
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+from adapters.registry import runtime_environment
+from bus.client import BusClient, Connection
+from bus.errors import ErrorCode, Exit, ModelForgeError
+from bus.ids import new_boot_id
+from node_agent.agent import Agent
+from node_agent.claims import Claims
+from node_agent.controller_api import Boot, ControllerApi
+from node_agent.inventory import Inventory
+from node_agent.lane import WorkLane
+from node_agent.measure import nvml
+from node_agent.probe_run import ProbeRunner
+from node_agent.scan_run import ScanRunner
+from node_agent.settings import AgentSettings, load_settings
+from node_agent.waiting import unless
+from node_agent.worker import ChildFactory, WorkerSettings
+
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_log = logging.getLogger("node_agent")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one agent until SIGTERM or SIGINT; the exit code is the one of the error that ended it.
+
+    4 says that another agent speaks for this node (BOOT_CONFLICT, BOOT_SUPERSEDED): starting again would not help.
+    """
+    parser = argparse.ArgumentParser(prog="node_agent", description="The agent of one ModelForge node.")
+    parser.add_argument("--config", type=Path, required=True, help="TOML file with the sections [node] and [client]")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+    try:
+        asyncio.run(run(load_settings(options.config)))
+    except ModelForgeError as error:
+        _log.critical("%s %s", error, f"-- {error.hint}" if error.hint else "")
+        return error.info.exit.value
+    return Exit.OK.value
+
+
+async def run(settings: AgentSettings) -> None:
+    """Run one agent until a signal.
+
+    Raises:
+        ModelForgeError: AUTH_FAILED, BOOT_CONFLICT, BOOT_SUPERSEDED, PERMISSION_DENIED: nothing that waiting mends.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as exits:
+        client = await unless(stop, connect(settings))
+        if client is None:
+            return
+        exits.push_async_callback(client.close)
+        node = settings.node
+        factory = ChildFactory(WorkerSettings(template_idle_s=node.template_idle_s, test_double=node.test_double))
+        exits.push_async_callback(factory.close)
+        agent = assemble(settings, client, factory)
+        await agent.run(stop, slots=node.slots, stop_grace_s=node.stop_grace_s)
+        _log.info("stopped")
+
+
+async def connect(settings: AgentSettings) -> BusClient:
+    """A connection, however long the server is away.
+
+    Raises:
+        ModelForgeError: AUTH_FAILED.
+    """
+    client = settings.client
+    connection = Connection(
+        url=client.url,
+        credentials=client.credentials,
+        name=f"modelforge agent {settings.node.name}",
+        js_prefix=client.js_prefix,
+    )
+    try:
+        return await BusClient.connect(connection)
+    except ModelForgeError as error:
+        if error.code is not ErrorCode.NOT_CONNECTED:
+            raise
+        _log.warning("%s; waiting for it", error)
+    return await BusClient.connect(connection, wait_for_server_s=math.inf)
+
+
+def assemble(settings: AgentSettings, client: BusClient, factory: ChildFactory) -> Agent:
+    """All parts of one life of the agent, wired."""
+    node = settings.node
+    boot = Boot(node.name, new_boot_id())
+    api = ControllerApi(client, boot)
+    claims = Claims(client, api)
+    inventory = Inventory(
+        boot,
+        slots=node.slots,
+        active=lambda: tuple(lease.active_job() for lease in claims.active.values()),
+        environment=lambda: runtime_environment(test_double=node.test_double),
+        gpus=nvml.discover,
+    )
+    scans = ScanRunner(settings.artifact_root, threads=node.hash_threads)
+    probes = ProbeRunner(
+        factory,
+        node=node.name,
+        artifact_root=settings.artifact_root,
+        scratch=settings.scratch,
+        hash_threads=node.hash_threads,
+        cards=nvml.discover,
+        test_double=node.test_double,
+    )
+    return Agent(client, api, claims, WorkLane(client, api, claims, scans, probes), inventory)

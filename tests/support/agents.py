@@ -1,0 +1,111 @@
+"""A real agent inside the test's own loop, against the scripted controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from adapters.registry import runtime_environment
+from bus.client import BusClient
+from bus.errors import ErrorCode, ModelForgeError
+from bus.ids import new_boot_id
+from bus.messages.jobs import ProbeJob
+from node_agent.agent import Agent
+from node_agent.claims import Claims, Lease
+from node_agent.controller_api import Boot, ControllerApi
+from node_agent.inventory import Inventory
+from node_agent.lane import ProbePort, ScanPort, WorkLane
+from node_agent.measure.nvml import Discovery
+from node_agent.reporter import Reporter
+from node_agent.scan_run import ScanRunner
+from tests.support.nats import NatsStack, nats_stack
+from tests.support.scripted_controller import ScriptedController
+
+
+class NoProbes:
+    """For tests that run no probe."""
+
+    async def run(self, job: ProbeJob, lease: Lease, reporter: Reporter) -> None:
+        raise ModelForgeError(ErrorCode.RUNTIME_INCOMPATIBLE, "this test runs no probe")
+
+
+@dataclass
+class RunningAgent:
+    """One life of an agent; `stop` ends it as SIGTERM would, `kill` as SIGKILL would."""
+
+    boot: Boot
+    claims: Claims
+    inventory: Inventory
+    task: asyncio.Task[None]
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def stop(self) -> None:
+        """Raises what the agent ended with."""
+        self.stopping.set()
+        await self.task
+
+
+def start_agent(
+    client: BusClient,
+    root: Path,
+    probes: ProbePort | None = None,
+    scans: ScanPort | None = None,
+    *,
+    node: str = "local",
+    slots: int = 2,
+    grace_s: float = 0.1,
+) -> RunningAgent:
+    """Start an agent; the caller stops it."""
+    boot = Boot(node, new_boot_id())
+    api = ControllerApi(client, boot)
+    claims = Claims(client, api)
+    inventory = Inventory(
+        boot,
+        slots=slots,
+        active=lambda: tuple(lease.active_job() for lease in claims.active.values()),
+        environment=runtime_environment,
+        gpus=lambda: Discovery(reason="a test has no card"),
+    )
+    lane = WorkLane(client, api, claims, scans or ScanRunner(root, threads=2), probes or NoProbes())
+    agent = Agent(client, api, claims, lane, inventory)
+    stopping = asyncio.Event()
+    task = asyncio.create_task(agent.run(stopping, slots=slots, stop_grace_s=grace_s))
+    return RunningAgent(boot, claims, inventory, task, stopping)
+
+
+@dataclass
+class AgentBench:
+    """A server, a scripted controller, and agents on demand."""
+
+    stack: NatsStack
+    controller: ScriptedController
+    root: Path
+    _exit: AsyncExitStack
+
+    async def agent(self, **options: Any) -> RunningAgent:
+        """A running agent with a connection of its own, stopped at the end of the test."""
+        client = await self.stack.connect("local")
+        agent = start_agent(client, self.root, **options)
+        self._exit.push_async_callback(_end, agent)
+        return agent
+
+
+async def _end(agent: RunningAgent) -> None:
+    agent.stopping.set()
+    await asyncio.wait((agent.task,))
+
+
+@asynccontextmanager
+async def agent_bench(tmp_path: Path, *, ttl_s: float = 2.0) -> AsyncIterator[AgentBench]:
+    """Everything an agent needs around it; its artifact root is `tmp_path/artifacts`."""
+    root = tmp_path / "artifacts"
+    root.mkdir(exist_ok=True)
+    async with nats_stack(tmp_path / "nats") as stack, AsyncExitStack() as exits:
+        controller = ScriptedController(await stack.connect("controller"), "local", ttl_s=ttl_s)
+        await controller.start()
+        exits.push_async_callback(controller.stop)
+        yield AgentBench(stack, controller, root, exits)
