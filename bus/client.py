@@ -250,13 +250,20 @@ class BusClient:
     async def subscribe(self, subject: str, callback: Callable[[Msg], Awaitable[None]]) -> Subscription:
         """Call `callback` for every message on `subject`, one after the other; kept over reconnects.
 
-        An exception of the callback is logged and the next message is served.
+        On return the server knows the subscription. An exception of the callback is logged and the next message is
+        served.
 
         Raises:
             ModelForgeError: NOT_CONNECTED.
         """
         self._require_connection()
-        return await self._raw.subscribe(subject, cb=callback)
+        subscription = await self._raw.subscribe(subject, cb=callback)
+        try:
+            await self.round_trip()
+        except ModelForgeError:
+            await subscription.unsubscribe()
+            raise
+        return subscription
 
     async def js(self, api: str, request: dict[str, Any] | None = None, *, timeout_s: float = 5.0) -> dict[str, Any]:
         """Call JetStream's API as it is on the wire, such as `js("STREAM.INFO.MF_JOBS")`.
@@ -277,14 +284,21 @@ class BusClient:
     async def round_trip(self) -> float:
         """Go to the server and back through the reader; seconds. The only proof that the connection is alive.
 
+        On return the server has also taken everything that this client sent before.
+
         Raises:
             ModelForgeError: NOT_CONNECTED.
         """
         self._require_connection()
+        # In a task of its own, as every wait for nats-py: before Python 3.12 its `wait_for` may swallow a cancel.
+        going = asyncio.get_running_loop().create_task(self._raw.rtt(_ROUND_TRIP_LIMIT_S))
         try:
-            return float(await self._raw.rtt(_ROUND_TRIP_LIMIT_S))
+            await asyncio.wait((going,))
+            return float(going.result())
         except errors.Error as error:
             raise self._not_connected() from error
+        finally:
+            going.cancel()
 
     async def close(self) -> None:
         """End the connection and every subscription. Harmless when it is closed."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from nats import errors
-from nats.aio.client import Client
+from nats.aio.client import PING_PROTO, Client
 from nats.aio.subscription import Subscription
 
 from bus.subjects import ACK_PREFIX
@@ -94,6 +94,12 @@ class SafeClient(Client):
         self._err = error
         await self._error_cb(error)
         await self._process_op_err(error)
+
+    async def _send_ping(self, future: asyncio.Future[bool] | None = None) -> None:
+        """A ping goes behind what was sent before it; it used to overtake it, so that its pong proved nothing."""
+        self._pongs.append(asyncio.get_running_loop().create_future() if future is None else future)
+        await self._send_command(PING_PROTO)
+        await self._flush_pending()
 
     async def _process_pong(self) -> None:
         """A pong for a ping that nobody waits for any more is no reason to die."""

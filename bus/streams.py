@@ -28,10 +28,6 @@ _NO_STREAM: Final = 10059
 _NO_CONSUMER: Final = 10014
 _NO_MESSAGE: Final = (10037, 10057)
 _MAX_SUBJECT_PAGES: Final = 1_000
-# A publish whose outcome nobody learned may lie above the last recorded sequence, and so may an old captured
-# acknowledgement of it; a stream that is made again starts well above both.
-SEQUENCE_MARGIN: Final = 1_000_000
-
 MAX_JOB_BYTES: Final = 256 * _KIB
 MAX_EVIDENCE_BYTES: Final = 512 * _KIB
 EVIDENCE_ACK_WAIT_S: Final = 60.0
@@ -164,8 +160,8 @@ async def ensure_streams(
 
     Args:
         client: the controller's connection.
-        first_sequences: by stream, the highest sequence ever recorded (or known otherwise) of it. A stream that has to
-            be made starts above it, by a margin: an acknowledgement captured before the store was lost would
+        first_sequences: by stream, the number of its first message if it has to be made. It must lie above every
+            sequence that the ledger ever recorded: an acknowledgement captured before the store was lost would
             delete another job otherwise.
         replicas: for streams that are made; an existing stream keeps its own.
 
@@ -177,9 +173,8 @@ async def ensure_streams(
         name = declared["name"]
         actual = await _config(client, f"STREAM.INFO.{name}", _NO_STREAM)
         if actual is None:
-            mark = first_sequences.get(name, 0)
-            first = {"first_seq": mark + SEQUENCE_MARGIN} if mark > 0 else {}
-            await client.js(f"STREAM.CREATE.{name}", {**declared, "num_replicas": replicas, **first})
+            first = max(1, first_sequences.get(name, 1))
+            await client.js(f"STREAM.CREATE.{name}", {**declared, "num_replicas": replicas, "first_seq": first})
             report.created.append(name)
             continue
         plan = plan_stream(declared, actual)

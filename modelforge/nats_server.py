@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import secrets
@@ -10,16 +9,15 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import sysconfig
-import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from bus.accounts import MAX_PAYLOAD_BYTES, NodeKey, UserKey, render_accounts
 from bus.errors import ErrorCode, ModelForgeError
+from modelforge.lifeline import parent_death_signal
 
 HOST: Final = "127.0.0.1"
 START_LIMIT_S: Final = 15.0
@@ -30,9 +28,6 @@ _MAX_MEMORY_BYTES: Final = 64 * 1024 * 1024
 _MAX_STORE_BYTES: Final = 8 * 1024 * 1024 * 1024
 _LOG_LIMIT_BYTES: Final = 16 * 1024 * 1024
 _LOG_TAIL_BYTES: Final = 16_384
-_PR_SET_PDEATHSIG: Final = 1
-# Loaded here, not after the fork: the child of a fork may hardly do more than one system call.
-_LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def find_binary() -> Path:
@@ -107,7 +102,7 @@ class EmbeddedServer:
             self._process = subprocess.Popen(
                 [str(binary), "-c", str(self.config_path)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                process_group=0, preexec_fn=_parent_death_signal(),  # noqa: PLW1509 -- one prctl, see there
+                process_group=0, preexec_fn=parent_death_signal(),  # noqa: PLW1509 -- one prctl, see there
             )
         self._wait_until_ready(self._process, ports)
 
@@ -255,16 +250,3 @@ def _chosen_port(ports: Path, pid: int) -> int | None:
         except (ValueError, KeyError, IndexError):
             return None  # being written just now
     return None
-
-
-def _parent_death_signal() -> Callable[[], None] | None:
-    """What the child does between fork and exec: ask for SIGTERM at our death, and see that we have not died yet."""
-    if _LIBC is None or threading.current_thread() is not threading.main_thread():
-        return None
-    libc, parent = _LIBC, os.getpid()
-
-    def arm() -> None:
-        if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM) != 0 or os.getppid() != parent:
-            os._exit(127)
-
-    return arm

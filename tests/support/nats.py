@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bus.client import BusClient, Connection
+from bus.streams import ensure_node_consumers, ensure_streams
 from modelforge.keys import Identities, prepare_identities
 from modelforge.nats_server import EmbeddedServer
 
@@ -50,6 +51,14 @@ class NatsStack:
         client = await BusClient.connect(self.connection(who))
         self._exit.push_async_callback(client.close)
         return client
+
+    async def prepare(self, *, ack_wait_s: float = 30.0, slots: int = 2) -> BusClient:
+        """Make all streams, and the consumers of every node; returns the controller's client that did it."""
+        controller = await self.connect("controller")
+        await ensure_streams(controller, {})
+        for node in self.identities.agents:
+            await ensure_node_consumers(controller, node, ack_wait_s=ack_wait_s, slots=slots)
+        return controller
 
 
 @asynccontextmanager
