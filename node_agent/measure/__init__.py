@@ -1,0 +1,1 @@
+"""Measurements on the node, taken by the agent's own process."""
