@@ -8,9 +8,6 @@ SELECT * FROM leases WHERE id = :id;
 -- name: newest
 SELECT * FROM leases WHERE job_id = :job_id ORDER BY attempt DESC LIMIT 1;
 
--- name: active
-SELECT * FROM leases WHERE state = 'active' ORDER BY expires_at LIMIT :limit;
-
 -- name: overdue
 SELECT * FROM leases WHERE state = 'active' AND expires_at <= :at ORDER BY expires_at LIMIT :limit;
 

@@ -1,0 +1,156 @@
+"""The operators' verbs: every one has a handler, every reply is what its row of the table says, ids may be typed short."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus import ids
+from bus.codec import decode, encode
+from bus.errors import ErrorCode, ModelForgeError
+from bus.messages import api
+from bus.verbs import USER_VERBS
+from controller.api import MAX_LIST_BYTES, USER_HANDLERS, bounded
+from tests.support.ledger import NODE, WHOLE_RUN, open_lab, safetensors_bytes
+
+
+def test_every_verb_has_a_handler_and_no_handler_is_left_over() -> None:
+    assert set(USER_HANDLERS) == {verb.name for verb in USER_VERBS}
+
+
+@pytest.mark.req("B1", "G1")
+async def test_every_reply_has_the_type_that_the_table_promises(tmp_path: Path) -> None:
+    async with open_lab(tmp_path) as lab:
+        assessment = await lab.ready()
+        done, leased = await lab.queue(assessment.id), await lab.queue(assessment.id)
+        await lab.run(done.id, *WHOLE_RUN)
+        await lab.store.write(
+            lambda tx: tx.run(
+                "evidence.log",
+                probe_id=done.id,
+                attempt=1,
+                ref=f"runtime-worker://{NODE}/{done.id}/attempt/1",
+                body="hello",
+                dropped_bytes=0,
+                at=tx.at,
+            )
+        )
+        scan_id = (await lab.rows("SELECT id FROM scans"))[0]["id"]
+        candidate_id = (await lab.rows("SELECT id FROM candidates"))[0]["id"]
+        requests: dict[str, Any] = {
+            "artifacts.scan": api.ScanRequest(node=NODE, path="x", request_id="one"),
+            "scans.show": api.ById(id=scan_id),
+            "artifacts.show": api.ById(id=assessment.set_digest),
+            "profiles.create": api.ProfileRequest(profile=(await lab.profile(name="other")).profile),
+            "profiles.show": api.ById(id="cpu"),
+            "nodes.show": api.ById(id=NODE),
+            "assessments.create": api.AssessRequest(set_digest=assessment.set_digest, profile="cpu", node=NODE),
+            "assessments.show": api.ById(id=assessment.id),
+            "approvals.add": api.ApproveRequest(set_digest=assessment.set_digest, purpose="pickle", reason="why"),
+            "approvals.revoke": api.RevokeRequest(id=done.approval_id, reason="why"),
+            "probes.queue": api.QueueProbeRequest(assessment_id=assessment.id, request_id="two"),
+            "probes.show": api.ById(id=done.id),
+            "probes.cancel": api.CancelRequest(id=leased.id),
+            "probes.log": api.LogRequest(id=done.id),
+            "candidates.show": api.ById(id=candidate_id),
+            "audit.list": api.AuditRequest(id=done.id),
+        }
+        order = sorted(USER_VERBS, key=lambda verb: (verb.name == "approvals.add", verb.name == "approvals.revoke"))
+        for verb in order:
+            request = requests.get(verb.name) or verb.request()
+            assert decode(encode(request), verb.request) == request
+            reply = await lab.call(verb.name, request)
+            assert decode(encode(reply), verb.reply) == reply, verb.name
+        status = await lab.call("status")
+        assert status.event_sequence == (await lab.rows("SELECT max(sequence) AS n FROM audit"))[0]["n"]
+        assert status.schema_version == 1
+        assert (status.open_jobs, status.streams) == (2, {"MF_JOBS": "ok"})
+
+
+async def test_an_id_may_be_typed_short_while_it_is_unambiguous(tmp_path: Path) -> None:
+    async with open_lab(tmp_path) as lab:
+        assessment = await lab.ready()
+        digest = assessment.set_digest
+        hexes = digest.removeprefix("sha256:")
+        for typed in (digest, hexes, hexes[:6], digest[:14], hexes[:8].upper()):
+            assert (await lab.call("artifacts.show", api.ById(id=typed))).digest == digest
+        for typed in (assessment.id, assessment.id[:8], assessment.id.removeprefix("asm-")):
+            assert (await lab.call("assessments.show", api.ById(id=typed))).id == assessment.id
+        profile = await lab.call("profiles.show", api.ById(id="cpu"))
+        assert await lab.call("profiles.show", api.ById(id=profile.id[:16])) == profile
+
+
+@pytest.mark.parametrize(
+    ("verb", "typed", "code"),
+    [
+        ("artifacts.show", "sha256:", ErrorCode.UNKNOWN_ID),
+        ("artifacts.show", "abcde", ErrorCode.AMBIGUOUS_ID),
+        ("artifacts.show", "abcdef0123", ErrorCode.UNKNOWN_ID),
+        ("artifacts.show", "sha256:%' OR 1=1", ErrorCode.UNKNOWN_ID),
+        ("artifacts.show", "x" * 10_000, ErrorCode.UNKNOWN_ID),
+        ("probes.show", "", ErrorCode.UNKNOWN_ID),
+        ("probes.show", "prb-", ErrorCode.UNKNOWN_ID),
+        ("probes.show", "prb-zzzzzzzzzz", ErrorCode.UNKNOWN_ID),
+        ("probes.log", "prb-zzzzzzzzzz", ErrorCode.UNKNOWN_ID),
+        ("profiles.show", "no-such", ErrorCode.UNKNOWN_ID),
+        ("nodes.show", "nobody", ErrorCode.NODE_UNKNOWN),
+        ("nodes.show", "No Body\x1b", ErrorCode.NODE_UNKNOWN),
+        ("candidates.show", "cnd-0", ErrorCode.UNKNOWN_ID),
+        ("scans.show", "scn-0", ErrorCode.UNKNOWN_ID),
+        ("audit.list", "sha256:ffffff", ErrorCode.UNKNOWN_ID),
+    ],
+)
+async def test_a_wrong_id_is_typed(tmp_path: Path, verb: str, typed: str, code: ErrorCode) -> None:
+    async with open_lab(tmp_path) as lab:
+        await lab.ready()
+        request: Any = api.ById(id=typed)
+        if verb == "audit.list":
+            request = api.AuditRequest(id=typed)
+        elif verb == "probes.log":
+            request = api.LogRequest(id=typed)
+        with pytest.raises(ModelForgeError) as caught:
+            await lab.call(verb, request)
+        assert caught.value.code is code
+        assert len(caught.value.message) < 400
+
+
+async def test_a_beginning_that_several_have_is_ambiguous_and_names_them(tmp_path: Path) -> None:
+    async with open_lab(tmp_path) as lab:
+        assessment = await lab.ready()
+        probes = [await lab.queue(assessment.id) for _ in range(40)]
+        first = min(probe.id for probe in probes)
+        twin = next(a for a in probes for b in probes if a.id != b.id and a.id[:5] == b.id[:5])
+        with pytest.raises(ModelForgeError) as caught:
+            await lab.call("probes.show", api.ById(id=twin.id[:5]))
+        assert caught.value.code is ErrorCode.AMBIGUOUS_ID
+        assert twin.id[:5] in caught.value.message
+        assert (await lab.call("probes.show", api.ById(id=first))).id == first
+
+
+@pytest.mark.req("G6")
+async def test_the_trail_is_read_by_id_digest_or_name(tmp_path: Path) -> None:
+    async with open_lab(tmp_path) as lab:
+        assessment = await lab.ready()
+        digest = assessment.set_digest
+        for typed in (digest, digest.removeprefix("sha256:")[:10], digest[:20]):
+            trail = await lab.call("audit.list", api.AuditRequest(id=typed))
+            assert {entry.id for entry in trail.entries} == {digest}
+        trail = await lab.call("audit.list", api.AuditRequest(id=NODE))
+        assert [entry.what for entry in trail.entries] == ["admitted"]
+        everything = (await lab.call("audit.list", api.AuditRequest())).entries
+        sequences = [entry.sequence for entry in everything]
+        assert sequences == list(range(len(sequences), 0, -1))
+
+
+async def test_a_list_fits_one_message(tmp_path: Path) -> None:
+    kept = bounded("x" * 100_000 for _ in range(100))
+    assert 1 < len(kept) < 8
+    assert len(encode(kept)) <= MAX_LIST_BYTES
+    async with open_lab(tmp_path) as lab:
+        await lab.hello()
+        for number in range(3):
+            await lab.scan({"model.safetensors": safetensors_bytes(number + 1)}, path=f"m{number}")
+        assert len((await lab.call("artifacts.list", api.Page(limit=2))).sets) == 2
+        assert ids.is_id((await lab.rows("SELECT id FROM scans"))[0]["id"])
