@@ -247,11 +247,19 @@ async def _open(settings: ControllerSettings, client: ClientSettings, resources:
             url=client.url, credentials=credentials, name=f"{APP} {name}", js_prefix=client.js_prefix
         )
         connected = await BusClient.connect(connection, wait_for_server_s=settings.connect_wait_s)
-        resources.push_async_callback(connected.close)
+        resources.push_async_callback(_close, connected)
         connections.append(connected)
     puller = LeasePuller(connections[0], subjects.EVIDENCE_STREAM, subjects.EVIDENCE_CONSUMER)
     resources.push_async_callback(puller.stop)
     return Opened(store, connections[0], connections[1], puller, counter_store)
+
+
+async def _close(client: BusClient) -> None:
+    """End a connection; one that is already broken is no reason to end badly."""
+    try:
+        await client.close()
+    except (OSError, TimeoutError) as error:
+        _log.info("a connection was closed after it broke: %s", error)
 
 
 def _bound(handler: Callable[..., Awaitable[object]], context: ApiContext) -> Handler:

@@ -69,7 +69,7 @@ async def keep(
             await step()
         except Exception as error:  # noqa: BLE001 -- the one place that keeps a loop alive; the fault is told
             faults.record(name, error)
-            await hurry.wait(pause_s)
-            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+            hurried = await hurry.wait(pause_s)
+            pause_s = first_pause_s if hurried else min(pause_s * 2, LONGEST_PAUSE_S)
         else:
             pause_s = first_pause_s

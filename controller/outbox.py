@@ -26,6 +26,8 @@ from controller.store.tx import Tx
 
 BATCH_ROWS: Final = 64
 IDLE_WAIT_S: Final = 5.0
+# A server that dies with a publish in the air never answers it: a retry is harmless, so it comes soon.
+PUBLISH_TIMEOUT_S: Final = 2.0
 GUARD_TRIES: Final = 3
 DEFECT_TRIES: Final = 5
 _log: Final = logging.getLogger("controller.outbox")
@@ -106,7 +108,9 @@ class Outbox:
         stream = subjects.JOBS_STREAM if row["topic"] == "job" else subjects.EVENTS_STREAM
         try:
             if stream == subjects.EVENTS_STREAM:
-                ack = await self._client.publish_stored(subject, payload, dedupe_id=row["dedupe_id"], stream=stream)
+                ack = await self._client.publish_stored(
+                    subject, payload, dedupe_id=row["dedupe_id"], stream=stream, timeout_s=PUBLISH_TIMEOUT_S
+                )
                 return Sent(row_id=row_id, stream=stream, sequence=ack.sequence)
             sequence = await (self._publish_job(subject, payload) if wanted else self._leftover(subject))
         except ModelForgeError as error:
@@ -125,7 +129,9 @@ class Outbox:
     async def _publish_job(self, subject: str, payload: bytes) -> int:
         for _ in range(GUARD_TRIES):
             try:
-                return (await self._client.publish_stored(subject, payload, stream=subjects.JOBS_STREAM)).sequence
+                ack = await self._client.publish_stored(
+                    subject, payload, stream=subjects.JOBS_STREAM, timeout_s=PUBLISH_TIMEOUT_S
+                )
             except AlreadyQueued:
                 stored = await last_message(self._client, subjects.JOBS_STREAM, subject)
                 if stored is not None and stored.data == payload:
@@ -133,6 +139,8 @@ class Outbox:
                 if stored is not None:
                     _log.error("%s holds a message that is not the ledger's; it is replaced", subject)
                     await delete_message(self._client, subjects.JOBS_STREAM, stored.sequence)
+            else:
+                return ack.sequence
         raise ModelForgeError(ErrorCode.REQUEST_TIMEOUT, f"{subject} stayed occupied")
 
 
