@@ -74,13 +74,13 @@ class ApiContext:
 Handler = Callable[[ApiContext, Caller, Any], Awaitable[Any]]
 
 
-def bounded(items: Iterable[T]) -> tuple[T, ...]:
-    """As many items as one reply carries; the newest come first, so what is left out is the oldest."""
+def bounded(items: Iterable[T], max_bytes: int = MAX_LIST_BYTES) -> tuple[T, ...]:
+    """As many items as `max_bytes` hold; the newest come first, so what is left out is the oldest."""
     kept: list[T] = []
     size = 0
     for item in items:
         size += len(encode(item)) + 1
-        if size > MAX_LIST_BYTES:
+        if size > max_bytes:
             break
         kept.append(item)
     return tuple(kept)
@@ -215,8 +215,8 @@ async def probes_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> ap
         return api.ProbePicture(
             as_of_sequence=trail.last_sequence(tx),
             at=tx.at,
-            probes=bounded(probes.list_views(tx, _limit(request))),
-            nodes=bounded(nodes.list_views(tx, MAX_LIST_ITEMS, silence_of(ctx.settings))),
+            probes=bounded(probes.list_views(tx, _limit(request)), MAX_LIST_BYTES // 2),
+            nodes=bounded(nodes.list_views(tx, MAX_LIST_ITEMS, silence_of(ctx.settings)), MAX_LIST_BYTES // 2),
         )
 
     return await ctx.store.read(view)

@@ -61,14 +61,15 @@ def _constant(name: str) -> Any:
     raise DocumentProblem(f"it holds {name}, which is no JSON number")
 
 
-def pruned(value: Any) -> Any:
-    """`value` cleaned and cut for keeping: texts to `MAX_KEPT_CHARS`, lists and objects to `MAX_KEPT_ITEMS`."""
+def pruned(value: Any, max_items: int = MAX_KEPT_ITEMS) -> Any:
+    """`value` cleaned and cut for keeping: texts to `MAX_KEPT_CHARS`, lists and objects to `max_items`."""
     if isinstance(value, str):
         return clean_line(value, MAX_KEPT_CHARS)
     if isinstance(value, dict):
-        return {clean_line(key, MAX_KEPT_CHARS): pruned(item) for key, item in list(value.items())[:MAX_KEPT_ITEMS]}
+        kept = list(value.items())[:max_items]
+        return {clean_line(str(key), MAX_KEPT_CHARS): pruned(item, max_items) for key, item in kept}
     if isinstance(value, list):
-        return [pruned(item) for item in value[:MAX_KEPT_ITEMS]]
+        return [pruned(item, max_items) for item in value[:max_items]]
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         # msgspec and SQLite end at 64 bits; a number beyond is kept as its text.
         return clean_line(str(value)[:MAX_KEPT_CHARS], MAX_KEPT_CHARS)

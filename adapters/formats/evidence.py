@@ -7,11 +7,14 @@ it travels in one message.
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Final
 
+from msgspec.structs import replace
+
 from adapters.formats import safetensors
-from adapters.formats.documents import MAX_DOCUMENT_BYTES, DocumentProblem, parse_json, pruned
+from adapters.formats.documents import MAX_DOCUMENT_BYTES, MAX_KEPT_ITEMS, DocumentProblem, parse_json, pruned
 from bus.codec import encode
 from bus.messages.gates import SetEvidence, WeightFacts
 
@@ -19,6 +22,8 @@ MAX_INDEX_BYTES: Final = 32 * 1024 * 1024
 MAX_EVIDENCE_BYTES: Final = 384 * 1024
 MAX_WEIGHTS: Final = 1_000
 MAX_NOTES: Final = 100
+MAX_SHARDS: Final = 10_000
+MAX_DTYPES: Final = 32
 INDEX_SUFFIX: Final = ".index.json"
 # Documents that inspectors read. A tokenizer's vocabulary is not one of them: its presence is what counts.
 DOCUMENTS: Final = frozenset(
@@ -111,7 +116,36 @@ def reduced_index(document: Any) -> dict[str, Any]:
     weight_map = document.get("weight_map") if isinstance(document, dict) else None
     if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
         return {"files": [], "tensors": 0, "problem": "it maps no tensors to files"}
-    return {"files": [pruned(shard) for shard in sorted(set(weight_map.values()))], "tensors": len(weight_map)}
+    shards = sorted(set(weight_map.values()))
+    if len(shards) > MAX_SHARDS:
+        return {"files": [], "tensors": len(weight_map), "problem": f"it names more than {MAX_SHARDS} files"}
+    return {"files": [pruned(shard) for shard in shards], "tensors": len(weight_map)}
+
+
+def received(evidence: SetEvidence, members: Collection[str]) -> SetEvidence:
+    """Evidence as another machine sent it, made what the collector makes: about members only, cleaned and bounded.
+
+    Raises:
+        DocumentProblem: when it is larger than any collector lets it become.
+    """
+    if len(encode(evidence)) > 2 * MAX_EVIDENCE_BYTES:
+        raise DocumentProblem(f"it is larger than {2 * MAX_EVIDENCE_BYTES} bytes")
+    documents = {
+        path: pruned(document, MAX_SHARDS if path.endswith(INDEX_SUFFIX) else MAX_KEPT_ITEMS)
+        for path, document in sorted(evidence.documents.items())
+        if path in members
+    }
+    weights = [
+        replace(
+            facts,
+            problem=None if facts.problem is None else pruned(facts.problem),
+            bytes_by_dtype=dict(list(facts.bytes_by_dtype.items())[:MAX_DTYPES]),
+        )
+        for facts in evidence.weights[:MAX_WEIGHTS]
+        if facts.path in members
+    ]
+    notes = tuple(str(pruned(note)) for note in evidence.notes[:MAX_NOTES])
+    return SetEvidence(documents=documents, weights=tuple(weights), notes=notes)
 
 
 def weight_facts(path: str, file: BinaryIO, size_bytes: int) -> WeightFacts | None:

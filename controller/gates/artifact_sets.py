@@ -6,6 +6,8 @@ from datetime import timedelta
 from pathlib import PurePosixPath
 from typing import Final
 
+from adapters.formats.documents import DocumentProblem
+from adapters.formats.evidence import received
 from bus import ids
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.api import ScanRequest
@@ -84,14 +86,14 @@ def record_scan(tx: Tx, scan_id: str, node: str, manifest: Manifest, evidence: S
 
     Raises:
         ModelForgeError: UNKNOWN_ID for an unknown scan, EVIDENCE_REFUSED when the scan belongs to another node or the
-            manifest is not canonical.
+            manifest is not canonical, or the evidence is larger than a scan makes it.
     """
     view = scans.view(tx, scan_id)
     if view.node != node:
         raise ModelForgeError(ErrorCode.EVIDENCE_REFUSED, f"the scan {scan_id} belongs to {view.node}, not to {node}")
     check_manifest(manifest)
     digest = manifest.digest()
-    is_new = sets.put(tx, digest, manifest, evidence)
+    is_new = sets.put(tx, digest, manifest, _received(evidence, manifest))
     before = sets.place(tx, node=node, path=view.path, digest=digest, scan_id=scan_id)
     scans.set_result(tx, scan_id, digest)
     place = {"node": node, "path": view.path, "scan": scan_id}
@@ -104,6 +106,15 @@ def record_scan(tx: Tx, scan_id: str, node: str, manifest: Manifest, evidence: S
     if before != digest:
         tx.audit("set", digest, "located", actor, detail=place)
     return digest
+
+
+def _received(evidence: SetEvidence, manifest: Manifest) -> SetEvidence:
+    try:
+        return received(evidence, {file.path for file in manifest.files})
+    except DocumentProblem as problem:
+        raise ModelForgeError(
+            ErrorCode.EVIDENCE_REFUSED, f"the evidence of the scan is refused: {problem}"
+        ) from problem
 
 
 def check_manifest(manifest: Manifest) -> None:

@@ -119,6 +119,8 @@ def _prepare(connection: sqlite3.Connection, *, read_only: bool) -> None:
         raise ModelForgeError(ErrorCode.STORE_UNAVAILABLE, message)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
+    # Without it INSERT OR REPLACE removes a row and no trigger sees it: the audit trail could be rewritten.
+    connection.execute("PRAGMA recursive_triggers = ON")
     if read_only:
         connection.execute("PRAGMA query_only = ON")
 

@@ -15,9 +15,10 @@ from bus.codec import decode
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages import api
 from bus.messages.events import Event
-from bus.messages.gates import Purpose
+from bus.messages.gates import Purpose, SetEvidence, WeightFacts
 from bus.messages.jobs import CancelCommand, ProbeJob
 from bus.states import JobState, ProbeEvent, ProbeState
+from controller.gates import artifact_sets
 from controller.gates import candidates as candidate_gate
 from controller.gates import probes as probe_gate
 from controller.store import nodes
@@ -32,6 +33,7 @@ from tests.support.ledger import (
     model_files,
     open_lab,
     safetensors_bytes,
+    scanned,
     with_adapter,
 )
 
@@ -380,6 +382,34 @@ async def test_a_manifest_that_is_not_canonical_is_refused(tmp_path: Path) -> No
         for files in ({"../x": b"1"}, {"/x": b"1"}, {"a//b": b"1"}, {}):
             await refused(lab.scan(files), ErrorCode.EVIDENCE_REFUSED)
         assert (await lab.rows("SELECT count(*) AS n FROM artifact_sets"))[0]["n"] == 0
+
+
+@pytest.mark.req("B1")
+async def test_what_a_node_sends_about_a_set_is_cleaned_and_bounded(tmp_path: Path) -> None:
+    async with open_lab(tmp_path) as lab:
+        await lab.hello()
+        manifest, _ = scanned({"config.json": b"{}", "w.bin": b"1"})
+        evil = SetEvidence(
+            documents={"config.json": {"a\x1b[2J": "b\x1b[31m"}, "/etc/passwd": {"x": 1}},
+            weights=(
+                WeightFacts(path="w.bin", format="unknown", problem="\x1b[1m"),
+                WeightFacts(path="no", format="gguf"),
+            ),
+            notes=("\x1b]0;title\x07note",) * 1_000,
+        )
+        huge = SetEvidence(notes=("x" * 1_000_000,))
+        view = await lab.call("artifacts.scan", api.ScanRequest(node=NODE, path="p", request_id="r"))
+        digest = await lab.store.write(lambda tx: artifact_sets.record_scan(tx, view.id, NODE, manifest, evil))
+        kept = (await lab.call("artifacts.show", api.ById(id=digest))).evidence
+        assert kept.documents == {"config.json": {"a": "b"}}
+        assert [facts.path for facts in kept.weights] == ["w.bin"]
+        assert kept.weights[0].problem == ""
+        assert set(kept.notes) == {"note"}
+        assert len(kept.notes) == 100
+        record = lab.store.write(lambda tx: artifact_sets.record_scan(tx, view.id, NODE, manifest, huge))
+        await refused(record, ErrorCode.EVIDENCE_REFUSED)
+        record = lab.store.write(lambda tx: artifact_sets.record_scan(tx, view.id, "other", manifest, evil))
+        await refused(record, ErrorCode.EVIDENCE_REFUSED)
 
 
 async def test_a_job_that_the_bus_cannot_carry_never_reaches_the_outbox(tmp_path: Path) -> None:

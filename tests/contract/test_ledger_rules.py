@@ -95,8 +95,45 @@ async def test_no_gate_can_lose_the_one_before_it(tmp_path: Path, broken: str) -
     async with open_lab(tmp_path) as lab:
         assessment = await lab.ready()
         await lab.queue(assessment.id)
-        with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
+        with pytest.raises(sqlite3.IntegrityError, match=r"FOREIGN KEY|immutable"):
             await sql(lab, broken)
+
+
+@pytest.mark.req("G1", "G4")
+@pytest.mark.parametrize(
+    "rewritten",
+    [
+        "UPDATE artifact_sets SET manifest = '{}'",
+        "UPDATE profiles SET body = '{}'",
+        "UPDATE environments SET body = '{}'",
+        "UPDATE assessments SET verdict = 'compatible'",
+        "UPDATE approvals SET set_digest = (SELECT max(digest) FROM artifact_sets)",
+        "UPDATE approvals SET reason = 'better words'",
+        "UPDATE approvals SET approved_by = 'eve'",
+        "DELETE FROM approvals",
+        "UPDATE probes SET location = 'elsewhere'",
+        "DELETE FROM candidates",
+    ],
+)
+async def test_what_a_gate_has_recorded_is_never_rewritten(tmp_path: Path, rewritten: str) -> None:
+    async with open_lab(tmp_path) as lab:
+        await lab.ready()
+        await lab.scan({"x": b"1"}, path="other")
+        assessment = (await lab.rows("SELECT id FROM assessments"))[0]["id"]
+        probe = await lab.queue(assessment)
+        await lab.run(probe.id, *WHOLE_RUN)
+        with pytest.raises(sqlite3.IntegrityError, match="immutable"):
+            await sql(lab, rewritten)
+
+
+@pytest.mark.req("G4")
+async def test_an_approval_is_revoked_once(tmp_path: Path) -> None:
+    async with open_lab(tmp_path) as lab:
+        await lab.ready()
+        await sql(lab, "UPDATE approvals SET revoked_by = 'a', revoked_at = 'now'")
+        for change in ("revoked_by = 'b'", "revoked_by = NULL, revoked_at = NULL"):
+            with pytest.raises(sqlite3.IntegrityError, match="immutable"):
+                await sql(lab, f"UPDATE approvals SET {change}")  # noqa: S608
 
 
 @pytest.mark.req("G4")

@@ -71,7 +71,14 @@ async def test_a_change_that_raises_takes_back_its_audit_and_nothing_else(tmp_pa
 
 
 @pytest.mark.req("G6")
-@pytest.mark.parametrize("sql", ["UPDATE audit SET what = 'y'", "DELETE FROM audit"])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE audit SET what = 'y'",
+        "DELETE FROM audit",
+        "INSERT OR REPLACE INTO audit (sequence, at, entity, id, what, actor, detail) VALUES (1, 'a', 'b', 'c', 'd', 'e', '{}')",
+    ],
+)
 async def test_the_audit_trail_is_append_only(tmp_path: Path, sql: str) -> None:
     async with await Store.open(tmp_path / "l.db") as store:
         await store.write(note)
