@@ -28,6 +28,8 @@ from node_agent.waiting import Backoff, happened
 # The stream refuses more than 512 KiB; the rest is for headers.
 MAX_EVIDENCE_BYTES: Final = 508 * 1024
 PUBLISH_TIMEOUT_S: Final = 5.0
+# The number of dropped bytes grows by some digits when more is dropped.
+_COUNTER_ROOM_BYTES: Final = 32
 _log = logging.getLogger(__name__)
 
 
@@ -135,8 +137,10 @@ def fitted(message: ProbeFinished, limit_bytes: int = MAX_EVIDENCE_BYTES) -> Pro
             raise ModelForgeError(
                 ErrorCode.MESSAGE_TOO_LARGE, f"the evidence is {excess} bytes larger than the bus carries"
             )
-        # The counter may grow by some digits. JSON escapes make bytes of text into more bytes of message, never less.
-        kept = log[min(len(log), excess + 32) :].decode(errors="ignore")
+        # JSON makes one byte of text into one to six bytes of message: cut in proportion, and look again.
+        encoded_bytes = len(encode(message.log_text))
+        keep_bytes = len(log) * max(0, encoded_bytes - excess - _COUNTER_ROOM_BYTES) // encoded_bytes
+        kept = log[len(log) - min(keep_bytes, len(log) - 1) :].decode(errors="ignore")
         dropped = message.log_dropped_bytes + len(log) - len(kept.encode())
         message = msgspec.structs.replace(message, log_text=kept, log_dropped_bytes=dropped)
     return message

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from bus.messages.gates import Manifest, SetEvidence
 from bus.messages.inventory import NodeInventory
 from bus.messages.jobs import CancelCommand, ProveCommand, ScanJob
 from bus.streams import last_message
+from tests.support.agent_jobs import scan_job
 from tests.support.agents import AgentBench, agent_bench
 from tests.support.waiting import until
 
@@ -39,17 +39,6 @@ async def bench(tmp_path: Path) -> AsyncIterator[AgentBench]:
         yield bench
 
 
-def scan(path: str = "model", **fields: Any) -> ScanJob:
-    return ScanJob(
-        job_id=ids.new_id(ids.SCAN),
-        node="local",
-        path=path,
-        max_files=100,
-        deadline_at=ids.now() + timedelta(minutes=5),
-        **fields,
-    )
-
-
 async def finished(bench: AgentBench, job: ScanJob) -> ScanFinished:
     message = await bench.controller.finished(job.job_id)
     assert isinstance(message, ScanFinished)
@@ -64,7 +53,7 @@ async def queue_is_empty(client: BusClient) -> bool:
 @pytest.mark.req("P1", "B1", "B2")
 async def test_a_scan_is_pulled_claimed_run_and_reported(bench: AgentBench) -> None:
     agent = await bench.agent()
-    job = scan()
+    job = scan_job()
     await bench.controller.put(job)
     message = await finished(bench, job)
     claim = bench.controller.claims[0]
@@ -91,7 +80,7 @@ async def test_a_bad_path_is_a_typed_failure_without_a_place_of_the_host(
     bench: AgentBench, path: str, code: str
 ) -> None:
     await bench.agent()
-    job = scan(path)
+    job = scan_job(path)
     await bench.controller.put(job)
     message = await finished(bench, job)
     assert message.failure is not None
@@ -102,7 +91,7 @@ async def test_a_bad_path_is_a_typed_failure_without_a_place_of_the_host(
 async def test_the_lease_is_renewed_by_its_token_while_the_work_goes_on(bench: AgentBench) -> None:
     slow = Slow()
     agent = await bench.agent(scans=slow)
-    job = scan()
+    job = scan_job()
     await bench.controller.put(job)
     # Longer than one TTL: without renewals of the delivery the message would have come again.
     await bench.controller.until(lambda: len(bench.controller.renewals) >= 5)
@@ -120,7 +109,7 @@ async def test_a_lease_that_cannot_be_renewed_ends_after_one_ttl(bench: AgentBen
     bench.controller.answers["renew"] = silence
     await bench.agent(scans=slow)
     began = asyncio.get_running_loop().time()
-    await bench.controller.put(scan())
+    await bench.controller.put(scan_job())
     await bench.controller.until(lambda: bool(bench.controller.claims))
     (lease,) = await slow.begun()
     async with asyncio.timeout(10):
@@ -139,7 +128,7 @@ async def test_a_fenced_lease_reports_nothing(bench: AgentBench) -> None:
     bench.controller.answers["renew"] = fence
     slow = Slow(report=True)
     await bench.agent(scans=slow)
-    await bench.controller.put(scan())
+    await bench.controller.put(scan_job())
     (lease,) = await slow.begun()
     async with asyncio.timeout(10):
         await lease.done.wait()
@@ -163,7 +152,7 @@ async def test_a_controller_that_is_away_is_asked_again_until_it_answers(bench: 
     for verb in failures:
         bench.controller.answers[verb] = flaky(verb)
     await bench.agent()
-    job = scan()
+    job = scan_job()
     await bench.controller.put(job)
     assert (await finished(bench, job)).outcome == "succeeded"
     assert failures == {"hello": 0, "claim": 0}
@@ -172,7 +161,7 @@ async def test_a_controller_that_is_away_is_asked_again_until_it_answers(bench: 
 async def test_a_second_delivery_of_a_job_at_work_takes_the_firsts_place(bench: AgentBench) -> None:
     slow = Slow()
     await bench.agent(scans=slow)
-    job = scan()
+    job = scan_job()
     await bench.controller.put(job)
     (lease,) = await slow.begun()
     first = lease.delivery
@@ -200,7 +189,7 @@ async def test_a_lost_grant_is_waited_out_and_claimed_again(bench: AgentBench) -
 
     bench.controller.answers["claim"] = lose_the_first
     await bench.agent()
-    job = scan()
+    job = scan_job()
     await bench.controller.put(job)
     message = await finished(bench, job)
     assert message.lease_id != lost[0].lease_id
@@ -215,7 +204,7 @@ async def test_retry_after_gives_the_message_back(bench: AgentBench) -> None:
 
     bench.controller.answers["claim"] = not_yet
     await bench.agent()
-    job = scan()
+    job = scan_job()
     await bench.controller.put(job)
     assert (await finished(bench, job)).outcome == "succeeded"
     assert 0.45 <= asked[1] - asked[0] <= 1.5
@@ -225,8 +214,8 @@ MALFORMED = {
     "no json": (b"\xff\xfe", "MALFORMED_MESSAGE"),
     "unknown kind": (b'{"kind": "rm.rf.v1", "command": "rm"}', "UNKNOWN_KIND"),
     "missing field": (b'{"kind": "scan.job.v1"}', "MALFORMED_MESSAGE"),
-    "another node": (encode(msgspec.structs.replace(scan(), node="other")), "MALFORMED_MESSAGE"),
-    "another id": (encode(scan()), "MALFORMED_MESSAGE"),
+    "another node": (encode(msgspec.structs.replace(scan_job(), node="other")), "MALFORMED_MESSAGE"),
+    "another id": (encode(scan_job()), "MALFORMED_MESSAGE"),
 }
 
 
@@ -239,7 +228,7 @@ async def test_a_job_that_cannot_be_understood_is_refused_typed_and_the_lane_goe
     data, code = MALFORMED[name]
     job_id = ids.new_id(ids.SCAN)
     await bench.controller.put_raw(job_id, data)
-    good = scan()
+    good = scan_job()
     await bench.controller.put(good)
     assert (await finished(bench, good)).outcome == "succeeded"
     await bench.controller.until(lambda: bool(bench.controller.refusals))
@@ -252,7 +241,7 @@ async def test_a_job_that_cannot_be_understood_is_refused_typed_and_the_lane_goe
 async def test_a_cancel_command_ends_the_job(bench: AgentBench) -> None:
     slow = Slow(report=True)
     await bench.agent(scans=slow)
-    job = scan()
+    job = scan_job()
     await bench.controller.put(job)
     (lease,) = await slow.begun()
     await bench.controller.client.publish(subjects.command("local"), b"\xffgarbage")
@@ -266,7 +255,7 @@ async def test_a_cancel_command_ends_the_job(bench: AgentBench) -> None:
 async def test_a_cancel_that_only_the_renewal_tells_ends_the_job(bench: AgentBench) -> None:
     slow = Slow()
     await bench.agent(scans=slow)
-    job = scan()
+    job = scan_job()
     await bench.controller.put(job)
     (lease,) = await slow.begun()
     bench.controller.cancel.add(job.job_id)
@@ -281,7 +270,7 @@ async def test_a_boot_that_was_replaced_ends_itself(bench: AgentBench, verb: str
 
     bench.controller.answers[verb] = superseded
     agent = await bench.agent(scans=Slow())
-    await bench.controller.put(scan())
+    await bench.controller.put(scan_job())
     async with asyncio.timeout(10):
         with pytest.raises(ModelForgeError) as caught:
             await agent.task
@@ -305,7 +294,7 @@ async def test_a_ledger_that_has_never_heard_of_the_node_gets_a_hello(bench: Age
 
     bench.controller.answers["claim"] = unknown
     await bench.agent()
-    await bench.controller.put(scan())
+    await bench.controller.put(scan_job())
     await bench.controller.until(lambda: len(bench.controller.hellos) == 2)
 
 
@@ -313,7 +302,7 @@ async def test_a_ledger_that_has_never_heard_of_the_node_gets_a_hello(bench: Age
 async def test_the_inventory_goes_out_on_every_change(bench: AgentBench) -> None:
     slow = Slow()
     agent = await bench.agent(scans=slow)
-    job = scan()
+    job = scan_job()
     await bench.controller.put(job)
     (lease,) = await slow.begun()
     picture = await inventory(bench, lambda picture: bool(picture.active))
@@ -330,7 +319,7 @@ async def test_the_inventory_goes_out_on_every_change(bench: AgentBench) -> None
 async def test_two_slots_work_at_once_and_never_three(bench: AgentBench) -> None:
     slow = Slow()
     await bench.agent(scans=slow)
-    jobs = [scan() for _ in range(3)]
+    jobs = [scan_job() for _ in range(3)]
     for job in jobs:
         await bench.controller.put(job)
     await until(lambda: len(slow.leases) == 2, "two jobs at work")
@@ -341,7 +330,7 @@ async def test_two_slots_work_at_once_and_never_three(bench: AgentBench) -> None
 async def test_a_stop_waits_for_what_ends_in_time(bench: AgentBench) -> None:
     slow = Slow(report=True)
     agent = await bench.agent(scans=slow, grace_s=10.0)
-    job = scan()
+    job = scan_job()
     await bench.controller.put(job)
     await slow.begun()
     agent.stopping.set()
@@ -353,7 +342,7 @@ async def test_a_stop_waits_for_what_ends_in_time(bench: AgentBench) -> None:
 async def test_a_stop_leaves_an_unfinished_job_to_its_successor(bench: AgentBench) -> None:
     slow = Slow(report=True)
     agent = await bench.agent(scans=slow, grace_s=0.1)
-    job = scan()
+    job = scan_job()
     await bench.controller.put(job)
     (lease,) = await slow.begun()
     await agent.stop()
@@ -369,7 +358,7 @@ async def test_a_stop_leaves_an_unfinished_job_to_its_successor(bench: AgentBenc
 async def test_a_server_that_restarts_costs_nothing(bench: AgentBench) -> None:
     slow = Slow(report=True)
     await bench.agent(scans=slow)
-    job = scan()
+    job = scan_job()
     await bench.controller.put(job)
     (lease,) = await slow.begun()
     await asyncio.to_thread(bench.stack.server.kill)
@@ -377,7 +366,7 @@ async def test_a_server_that_restarts_costs_nothing(bench: AgentBench) -> None:
     await asyncio.to_thread(bench.stack.server.start)
     message = await finished(bench, job)
     assert (message.outcome, message.lease_id) == ("succeeded", lease.id)
-    later = scan()
+    later = scan_job()
     await bench.controller.put(later)
     assert (await finished(bench, later)).outcome == "succeeded"
 
@@ -388,7 +377,7 @@ async def test_a_lost_consumer_is_waited_for(bench: AgentBench) -> None:
     client = bench.controller.client
     config = (await client.js(f"CONSUMER.INFO.{subjects.JOBS_STREAM}.local-work"))["config"]
     await client.js(f"CONSUMER.DELETE.{subjects.JOBS_STREAM}.local-work")
-    job = scan()
+    job = scan_job()
     await bench.controller.put(job)
     await client.js(
         f"CONSUMER.DURABLE.CREATE.{subjects.JOBS_STREAM}.local-work",

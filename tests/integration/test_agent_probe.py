@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,17 @@ import pytest
 
 from adapters.faulty import FAULTS_FILE, Fault
 from adapters.payloads import EMBEDDING_INPUT
-from bus import ids
 from bus.codec import encode
 from bus.digest import sha256_hex
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.api import Fenced
 from bus.messages.evidence import MemorySource, ProbeFinished, SamplePoint
-from bus.messages.gates import Budgets, Manifest, RuntimeProfile
+from bus.messages.gates import Budgets, RuntimeProfile
 from bus.messages.jobs import CancelCommand, ProbeJob
-from node_agent.artifact_hash import Watch, hash_files
-from node_agent.artifact_root import ArtifactRoot
 from node_agent.measure.nvml import Discovery
 from node_agent.probe_run import ProbeRunner
 from node_agent.worker import Child, ChildFactory, WorkerSettings
+from tests.support.agent_jobs import probe_job
 from tests.support.agents import AgentBench, agent_bench
 from tests.support.waiting import until
 
@@ -54,38 +51,13 @@ class ProbeBench:
         self.controller = bench.controller
         self.model = bench.root / "model"
 
-    def manifest(self) -> Manifest:
-        with ArtifactRoot(self.bench.root) as artifacts:
-            return hash_files(artifacts, "model", artifacts.files("model", max_files=100), Watch())
-
-    def job(self, *faults: Fault, budgets: Budgets | None = None, **changes: Any) -> ProbeJob:
-        """A probe of a model with these faults; `changes` are fields of the profile or of the job."""
+    def job(
+        self, *faults: Fault, budgets: Budgets | None = None, start_method: str = "fresh", **profile: Any
+    ) -> ProbeJob:
+        """A probe of a model with these faults; `profile` are fields of the profile."""
         (self.model / FAULTS_FILE).write_bytes(encode(faults))
-        profile_fields = {
-            name: changes.pop(name) for name in tuple(changes) if name in RuntimeProfile.__struct_fields__
-        }
-        profile = RuntimeProfile(
-            **{"name": "tiny", "adapter": "faulty", "budgets": budgets or Budgets(), **profile_fields}
-        )
-        digest = "sha256:" + "0" * 64
-        manifest = self.manifest()
-        fields: dict[str, Any] = {
-            "job_id": ids.new_id(ids.PROBE),
-            "node": "local",
-            "probe_type": "embedding_fixed_input",
-            "location": "model",
-            "set_digest": manifest.digest(),
-            "manifest": manifest,
-            "profile": profile,
-            "profile_id": profile.digest(),
-            "environment_id": digest,
-            "assessment_id": ids.new_id(ids.ASSESSMENT),
-            "approval_id": ids.new_id(ids.APPROVAL),
-            "fingerprint": digest,
-            "start_method": "fresh",
-            "deadline_at": ids.now() + timedelta(minutes=5),
-        }
-        return ProbeJob(**{**fields, **changes})
+        fields: dict[str, Any] = {"name": "tiny", "adapter": "faulty", "budgets": budgets or Budgets(), **profile}
+        return probe_job(self.bench.root, RuntimeProfile(**fields), start_method=start_method)
 
     async def run(self, job: ProbeJob) -> ProbeFinished:
         await self.controller.put(job)
