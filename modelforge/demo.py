@@ -131,10 +131,10 @@ class Demo:
         async def read() -> ScanView:
             return await self._operator.call(verbs.SCANS_SHOW, ById(id=scan.id))
 
-        self._out.progress.phase(f"      scan {scan.id}")
+        self._out.spinner.phase(f"      scan {scan.id}")
         ended = await wait_until(
             self._operator, "scan", scan.id, read=read, done=lambda view: JOB.is_terminal(view.state),
-            progress=self._out.progress, timeout_s=SCAN_LIMIT_S)
+            progress=self._out.spinner, timeout_s=SCAN_LIMIT_S)
         if ended.failure is not None:
             raise ModelForgeError.from_failure(ended.failure)
         if ended.set_digest is None:
@@ -166,7 +166,7 @@ class Demo:
                 self._out.note(f"      {line}")
 
         ended = await follow_probe(
-            self._operator, self._out.progress, queued.id, timeout_s=PROBE_LIMIT_S, changed=tell)
+            self._operator, self._out.spinner, queued.id, timeout_s=PROBE_LIMIT_S, changed=tell)
         if ended.failure is not None:
             raise ModelForgeError.from_failure(ended.failure)
         return ended

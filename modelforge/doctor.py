@@ -140,11 +140,15 @@ def check_gpu() -> Check:
     """Cards by UUID, or why there is none; a machine without one is a first-class node."""
     from node_agent.measure.nvml import discover  # noqa: PLC0415 -- the node extra may be missing
 
-    gpus, driver, cuda, reason = discover()
-    if gpus:
-        cards = ", ".join(f"{gpu.name} {gpu.uuid} {text.size(gpu.memory_total_bytes)}" for gpu in gpus)
-        return Check(name="gpu", level="ok", detail=f"{cards}; driver {driver}, CUDA {cuda}")
-    return Check(name="gpu", level="ok", detail=f"none: {reason}; CPU profiles work, CUDA profiles are blocked")
+    found = discover()
+    if found.gpus:
+        cards = ", ".join(f"{gpu.name} {gpu.uuid} {text.size(gpu.memory_total_bytes)}" for gpu in found.gpus)
+        detail = f"{cards}; driver {found.driver_version}, CUDA {found.cuda_version}"
+        if found.reason:
+            return Check(name="gpu", level="warn", detail=f"{detail}; {found.reason}", fix="nvidia-smi")
+        return Check(name="gpu", level="ok", detail=detail)
+    detail = f"none: {found.reason}; CPU profiles work, CUDA profiles are blocked"
+    return Check(name="gpu", level="ok", detail=detail)
 
 
 def check_isolation() -> Check:

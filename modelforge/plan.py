@@ -13,7 +13,15 @@ from bus.errors import ErrorCode, ModelForgeError
 from bus.ids import check_name
 from controller.settings import ControllerSettings
 from modelforge.nats_server import HOST, find_binary
-from modelforge.settings import ServerSettings, UpSettings, derived_controller, derived_node, login_user, section
+from modelforge.settings import (
+    ServerSettings,
+    UpSettings,
+    all_sections,
+    derived_controller,
+    derived_node,
+    login_user,
+    section,
+)
 from modelforge.state import StateFolder, StateLock
 from node_agent.settings import NodeSettings
 
@@ -52,6 +60,7 @@ def make_plan(
         ModelForgeError: CONFIG_UNREADABLE, CONFIG_INVALID, INVALID_ARGUMENT, PATH_NOT_FOUND, STATE_LOCKED,
             PORT_IN_USE, DEPENDENCY_MISSING.
     """
+    all_sections(config, state)  # the whole file, not only what this process reads
     folder = StateFolder(state)
     server = section(ServerSettings, "server", file=config, flags={"port": port}).value
     up = section(UpSettings, "up", file=config, derived={"user": login_user()}).value

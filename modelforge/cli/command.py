@@ -84,7 +84,7 @@ class LocalCommand(click.RichCommand):
         taken = {name: ctx.params.pop(name, None) for name in (*_COMMON, *_CONNECTION)}
         ctx.obj = App(
             out=Output(as_json=bool(taken["as_json"]), no_color=bool(taken["no_color"])),
-            state=(taken["state"] or state_folder()).expanduser().absolute(),
+            state=(taken["state"] or state_folder()).expanduser().resolve(),
             config=taken["config"] or config_file(),
             flags={name: taken[name] for name in _CONNECTION},
         )

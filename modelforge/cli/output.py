@@ -50,11 +50,15 @@ def render_json(noun: str, data: object, *, pretty: bool = False) -> str:
 
 
 class Progress:
-    """Phase words on stderr: one rewritten line on a terminal, one plain line per phase elsewhere."""
+    """Phase words on stderr: one rewritten line on a terminal, one plain line per phase elsewhere.
 
-    def __init__(self, stream: TextIO, *, animate: bool) -> None:
+    A `passing` one leaves no trace: it only shows that something goes on, beside lines that tell the phases anyway.
+    """
+
+    def __init__(self, stream: TextIO, *, animate: bool, passing: bool = False) -> None:
         self._stream = stream
         self._animate = animate
+        self._passing = passing
         self._line = ""
         self._since = time.monotonic()
 
@@ -67,7 +71,7 @@ class Progress:
         self._line, self._since = words, time.monotonic()
         if self._animate:
             self.tick()
-        else:
+        elif not self._passing:
             self._write(f"{words}\n")
 
     def tick(self) -> None:
@@ -78,10 +82,10 @@ class Progress:
             self._write(f"{_CLEAR_LINE}{mark} {self._line} {elapsed_s:.1f} s")
 
     def finish(self) -> None:
-        """Leave the running line on the screen and go below it."""
+        """Leave the running line on the screen and go below it; a passing one is wiped away."""
         if self._animate and self._line:
             elapsed_s = time.monotonic() - self._since
-            self._write(f"{_CLEAR_LINE}  {self._line} {elapsed_s:.1f} s\n")
+            self._write(_CLEAR_LINE if self._passing else f"{_CLEAR_LINE}  {self._line} {elapsed_s:.1f} s\n")
         self._line = ""
 
     def _write(self, text: str) -> None:
@@ -98,6 +102,7 @@ class Output:
         self._talk_color = wants_color(sys.stderr, no_color=no_color)
         animate = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self.progress = Progress(sys.stderr, animate=animate)
+        self.spinner = Progress(sys.stderr, animate=animate, passing=True)
 
     def style(self, text: str, style: str) -> str:
         """`text` in a style of stdout, or as it is."""
@@ -105,7 +110,7 @@ class Output:
 
     def result(self, noun: str, data: object, text: Callable[[], str]) -> None:
         """The command's one result: the envelope, or what `text` makes of it."""
-        self.progress.finish()
+        self._make_room()
         if self.as_json:
             click.echo(render_json(noun, data, pretty=sys.stdout.isatty()))
         else:
@@ -113,13 +118,19 @@ class Output:
 
     def line(self, noun: str, data: object, text: Callable[[], str]) -> None:
         """One of many results: a JSON line, or a line of text; flushed at once for pipes."""
+        self._make_room()
         click.echo(render_json(noun, data) if self.as_json else text(), color=self.color)
 
     def note(self, text: str, style: str | None = None) -> None:
         """Talk, on stderr."""
-        self.progress.finish()
+        self._make_room()
         styled = click.style(text, **STYLES[style]) if style and self._talk_color else text
         click.echo(styled, err=True, color=self._talk_color)
+
+    def _make_room(self) -> None:
+        """End the running line, so that what comes next begins a line."""
+        self.progress.finish()
+        self.spinner.finish()
 
     def next(self, *commands: str) -> None:
         """The commands that make sense now, on stderr, ready to be copied."""

@@ -77,7 +77,7 @@ def watch(app: App, id_: str | None, timeout_s: float | None) -> int:
         return Exit.OK
     marks = Marks()
     view = with_operator(app, lambda operator: follow_probe(
-        operator, app.out.progress, id_, timeout_s=timeout_s, changed=lambda one: tell_news(app, marks, one)))
+        operator, app.out.spinner, id_, timeout_s=timeout_s, changed=lambda one: tell_news(app, marks, one)))
     return probe_exit(app, view)
 
 

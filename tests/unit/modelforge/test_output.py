@@ -74,3 +74,13 @@ def test_on_a_terminal_a_phase_is_rewritten_and_kept_when_it_ends() -> None:
     assert "queued" in lines[0].rpartition("\x1b[2K")[2]
     assert "loading" in lines[1].rpartition("\x1b[2K")[2]
     assert lines[2] == ""
+
+
+def test_a_passing_line_leaves_no_trace() -> None:
+    plain, terminal = io.StringIO(), Terminal()
+    for stream, animate in ((plain, False), (terminal, True)):
+        progress = Progress(stream, animate=animate, passing=True)
+        progress.phase("loading")
+        progress.finish()
+    assert plain.getvalue() == ""
+    assert terminal.getvalue().endswith("\r\x1b[2K")
