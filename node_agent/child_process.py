@@ -13,6 +13,7 @@ import signal
 import subprocess
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 
 from bus.errors import ErrorCode, ModelForgeError
 
@@ -84,14 +85,17 @@ class ChildProcess(ABC):
         return self.status
 
     def group_is_gone(self) -> bool:
-        """Is the process reaped, and nobody left in its group?"""
+        """Is the process dead, and nobody alive in its group?
+
+        A child whose template died is reaped by whoever inherits orphans on this machine, perhaps never; dead is dead.
+        """
         if not self._ended.done():
             return False
         try:
             os.killpg(self.pid, 0)
         except ProcessLookupError:
             return True
-        return False
+        return not living_members(self.pid)
 
     async def end(self, grace_s: float, kill_s: float) -> ExitStatus:
         """The kill ladder: SIGTERM, a grace, SIGKILL, reaped.
@@ -109,6 +113,22 @@ class ChildProcess(ABC):
         if status is None:
             raise ModelForgeError(ErrorCode.NODE_FAULT, f"the child {self.pid} did not end after SIGKILL")
         return status
+
+
+def living_members(group: int) -> list[int]:
+    """The processes of a process group that are not zombies."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            # The command's name stands in parentheses and may hold anything; state, parent and group come after it.
+            state, _parent, pgrp = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[:3]
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended while we looked
+        if int(pgrp) == group and state not in {"Z", "X"}:
+            found.append(int(folder.name))
+    return found
 
 
 class FreshProcess(ChildProcess):
@@ -147,6 +167,12 @@ class ForkedProcess(ChildProcess):
         if not self._ended.done():
             os.close(self._handle)
         super().ended(returncode)
+
+    def die_with_template(self) -> None:
+        """Make sure of the end that the kernel gives to a child whose template died; it is not one that we asked for."""
+        if not self._ended.done():
+            with contextlib.suppress(ProcessLookupError):
+                self._send(signal.SIGKILL)
 
     async def vanished(self, timeout_s: float) -> None:
         """Wait until the kernel says that the process is gone, without its reaper; its status is lost.

@@ -10,7 +10,7 @@ import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from adapters.child.environment import child_environment
 from adapters.child.template_protocol import (
@@ -118,9 +118,9 @@ class TemplateProcess:
 
     async def end(self) -> None:
         """End the template and its children, and give everything back."""
-        self.retire()
-        for child in list(self.children.values()):
-            child.signal(signal.SIGKILL)
+        self._gone()
+        for child in self.children.values():
+            child.die_with_template()
         await self.process.end(STOP_GRACE_S, KILL_S)
         for child in list(self.children.values()):
             # Its reaper is dead, so nobody can tell the status; that it is gone can still be seen.
@@ -129,13 +129,20 @@ class TemplateProcess:
         self._log_reader.close()
 
     def retire(self) -> None:
-        """Take no more requests and close the control socket, which ends the template; `lost` is set at once."""
+        """End the template and its children on purpose; `lost` is set at once, `end` does the rest."""
+        for child in self.children.values():
+            child.signal(signal.SIGKILL)
+        self._gone()
+
+    def _gone(self) -> None:
+        """The template is dead or dying: nothing more is asked of it, and whoever waits for it is told."""
         if self.lost.is_set():
             return
         self.lost.set()
         asyncio.get_running_loop().remove_reader(self._control)
         self._control.close()
-        for answer in (self.ready, *self._requests.values()):
+        waiting: list[asyncio.Future[Any]] = [self.ready, *self._requests.values()]
+        for answer in waiting:
             if not answer.done():
                 answer.set_exception(ModelForgeError(ErrorCode.NODE_FAULT, "the template process ended"))
 
@@ -147,7 +154,7 @@ class TemplateProcess:
         except ConnectionResetError:
             data, descriptors = b"", []
         if not data:
-            self.retire()
+            self._gone()
             return
         message: FromTemplate = decode(data, FromTemplate)  # type: ignore[arg-type]  # a union is no type[T] to mypy
         self._take(message, descriptors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -37,11 +38,11 @@ def model(whole_model: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(whole_model, tmp_path / "model"))
 
 
-async def run(factory: ChildFactory, model: Path, tmp_path: Path, **changes: object) -> Story:
+async def run(factory: ChildFactory, model: Path, tmp_path: Path, **changes: Any) -> Story:
     return await play(factory, model, tmp_path / "scratch", run=profile(**changes), start_method="template")
 
 
-async def output(factory: ChildFactory, model: Path, tmp_path: Path, **changes: object) -> Output:
+async def output(factory: ChildFactory, model: Path, tmp_path: Path, **changes: Any) -> Output:
     story = await run(factory, model, tmp_path, **changes)
     assert story.kinds == ["Isolated", "Prepared", "Loaded", "Probed", "Checked", "Unloaded"], story.frames[-1]
     return story.one(Probed).output
