@@ -13,12 +13,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import metadata
+from pathlib import Path
 from typing import Final
 
 from bus import ids, subjects
 from bus.client import BusClient, Connection
 from bus.codec import encode
-from bus.errors import ModelForgeError
+from bus.errors import ErrorCode, ModelForgeError
 from bus.lease_puller import LeasePuller
 from bus.messages.jobs import AnyCommand
 from bus.settings import APP, ClientSettings
@@ -27,6 +28,7 @@ from controller.admission import Admission
 from controller.api import USER_HANDLERS, ApiContext, BusStatus
 from controller.intake import Intake
 from controller.inventory import InventoryIntake
+from controller.lock import only_one
 from controller.loops import Faults, Wake, keep
 from controller.node_api import Handler, NodeApi
 from controller.outbox import Outbox
@@ -81,8 +83,8 @@ class Controller:
         self.reconciler = Reconciler(
             store, client, self.settler, interval_s=settings.reconcile_interval_s, lease_ttl_s=settings.lease_ttl_s
         )
-        self.outbox = Outbox(store, client, self.reconciler.request)
-        self.sweeper = Sweeper(store, settings, counters, self.settler.wake)
+        self.outbox = Outbox(store, client, counters, self.reconciler.request)
+        self.sweeper = Sweeper(store, settings)
         self.intake = Intake(store, client, opened.puller, counters, self.reconciler.request)
         self.inventory = InventoryIntake(store, self.faults)
         self.admission = Admission(store, self.send_command, settings.prove_wait_s)
@@ -139,6 +141,7 @@ class Controller:
         if extended:
             _log.info("%d active leases were extended by one TTL", extended)
         await self.reconciler.run()
+        self.intake.request_reset()
         await self._opened.puller.start()
         await self._opened.client.subscribe(subjects.INVENTORY_ALL, self.inventory.on_message)
 
@@ -165,6 +168,7 @@ class Controller:
             "outbox": self.outbox.step,
             "settle": self.settler.step,
             "evidence": self.intake.step,
+            "evidence-reset": self.intake.reset_step,
             "reconcile": self.reconciler.step,
             "sweep": self.sweeper.step,
             "counters": lambda: counter_store.run(self.counters, interval_s),
@@ -181,6 +185,7 @@ class Controller:
 
         def reconnected() -> None:
             self.reconciler.request()
+            self.intake.request_reset()
             for hurry in hurries.values():
                 hurry.set()
 
@@ -238,7 +243,8 @@ async def serve(
 
 
 async def _open(settings: ControllerSettings, client: ClientSettings, resources: AsyncExitStack) -> Opened:
-    settings.ledger.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make_folder(settings.ledger.parent)
+    resources.enter_context(only_one(settings.ledger.parent))
     store = await resources.enter_async_context(await Store.open(settings.ledger))
     counter_store = await CounterStore.open(settings.counters)
     connections = []
@@ -252,6 +258,13 @@ async def _open(settings: ControllerSettings, client: ClientSettings, resources:
     puller = LeasePuller(connections[0], subjects.EVIDENCE_STREAM, subjects.EVIDENCE_CONSUMER)
     resources.push_async_callback(puller.stop)
     return Opened(store, connections[0], connections[1], puller, counter_store)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ModelForgeError(ErrorCode.STORE_UNAVAILABLE, f"{folder}: {error.strerror}") from error
 
 
 async def _close(client: BusClient) -> None:

@@ -5,7 +5,7 @@ Nothing here waits for the bus: the loop that pulls, acknowledges and gives back
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from bus.codec import decode
@@ -32,23 +32,14 @@ from controller.lease_rules import JobSnapshot, LeaseSnapshot
 from controller.store.probes import log_ref
 from controller.store.rows import json_text
 from controller.store.tx import Tx
-from observability.counters import Operation, Outcome
+from observability.counters import Outcome
 
 T = TypeVar("T")
 MAX_LOG_CHARS: Final = 400_000
 MAX_ID_CHARS: Final = 64
-_ENDED: Final = {JobEvent.SUCCEED: Outcome.SUCCEEDED, JobEvent.FAIL: Outcome.FAILED, JobEvent.CANCEL: Outcome.CANCELLED}
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What became of a message: for the counters, and `ended` names the kind of job that it ended and how."""
-
-    outcome: Outcome
-    ended: tuple[Operation, Outcome] | None = None
-
-
-def apply(tx: Tx, message: AnyEvidence, subject_node: str) -> Applied:
+def apply(tx: Tx, message: AnyEvidence, subject_node: str) -> Outcome:
     """Judge one message and apply it, or audit why not. Every message may be acknowledged after the commit."""
     verdict = judge_sender(
         message,
@@ -59,7 +50,7 @@ def apply(tx: Tx, message: AnyEvidence, subject_node: str) -> Applied:
     )
     match verdict:
         case Duplicate():
-            return Applied(Outcome.DUPLICATE)
+            return Outcome.DUPLICATE
         case Refusal():
             return refuse(tx, message, subject_node, verdict)
         case Accept(job, lease):
@@ -67,7 +58,7 @@ def apply(tx: Tx, message: AnyEvidence, subject_node: str) -> Applied:
             return refuse(tx, message, subject_node, handled) if isinstance(handled, Refusal) else handled
 
 
-def _apply_accepted(tx: Tx, message: AnyEvidence, job: JobSnapshot, lease: LeaseSnapshot) -> Applied | Refusal:
+def _apply_accepted(tx: Tx, message: AnyEvidence, job: JobSnapshot, lease: LeaseSnapshot) -> Outcome | Refusal:
     if isinstance(message, ScanFinished):
         if job.type == jobs.PROBE:
             return Refusal(ErrorCode.EVIDENCE_REFUSED, "the job is no scan")
@@ -80,7 +71,7 @@ def _apply_accepted(tx: Tx, message: AnyEvidence, job: JobSnapshot, lease: Lease
         return steps
     if isinstance(message, ProbePhase):
         _take_steps(tx, job, lease, message.sequence, steps)
-        return Applied(Outcome.SUCCEEDED)
+        return Outcome.SUCCEEDED
     ending = judge_probe_end(message, steps.state, cancel_requested=job.cancel_requested)
     if isinstance(ending, Refusal):
         return ending
@@ -92,12 +83,17 @@ def _take_steps(tx: Tx, job: JobSnapshot, lease: LeaseSnapshot, sequence: int, s
     """Each phase that is new is one state change with its own audit, in the order in which the node lived it."""
     tx.run("leases.advance", id=lease.id, sequence=sequence)
     for mark in steps.marks:
-        cleaned = PhaseMark(state=mark.state, at=mark.at, attempt=mark.attempt)
+        cleaned = PhaseMark(state=mark.state, at=_utc(mark.at), attempt=mark.attempt)
         state = jobs.move_probe(tx, job, PHASE_EVENTS[mark.state], Cause.NODE, cleaned)
         jobs.tell(tx, job, state, jobs.node_actor(job.node), attempt=mark.attempt)
 
 
-def _end_probe(tx: Tx, message: ProbeFinished, job: JobSnapshot, lease: LeaseSnapshot, ending: Ending) -> Applied:
+def _utc(at: datetime) -> datetime:
+    """A node's time with its zone: one without would break whoever compares it with another."""
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
+def _end_probe(tx: Tx, message: ProbeFinished, job: JobSnapshot, lease: LeaseSnapshot, ending: Ending) -> Outcome:
     """Evidence, log, state, lease and, for a pass, the candidate: one transaction (spec G5, P12)."""
     if message.evidence is not None:
         tx.run("evidence.store", id=job.id, evidence=json_text(message.evidence))
@@ -121,10 +117,10 @@ def _end_probe(tx: Tx, message: ProbeFinished, job: JobSnapshot, lease: LeaseSna
         detail["candidate"] = candidate
     picture = jobs.view(tx, ended, with_evidence=True)
     tx.audit(job.type, job.id, state, jobs.node_actor(job.node), detail=detail, probe=picture)
-    return Applied(Outcome.SUCCEEDED, (Operation.PROBE, _ENDED[ending.job_event]))
+    return Outcome.SUCCEEDED
 
 
-def _end_scan(tx: Tx, message: ScanFinished, job: JobSnapshot, lease: LeaseSnapshot) -> Applied:
+def _end_scan(tx: Tx, message: ScanFinished, job: JobSnapshot, lease: LeaseSnapshot) -> Outcome:
     tx.run("leases.advance", id=lease.id, sequence=message.sequence)
     failure, digest = None, None
     if message.outcome == "succeeded":
@@ -147,7 +143,7 @@ def _end_scan(tx: Tx, message: ScanFinished, job: JobSnapshot, lease: LeaseSnaps
     if digest is not None:
         detail["set_digest"] = digest
     tx.audit(job.type, job.id, ended.state, jobs.node_actor(job.node), detail=detail)
-    return Applied(Outcome.SUCCEEDED, (Operation.SCAN, _ENDED[event]))
+    return Outcome.SUCCEEDED
 
 
 def _part(text: str | None, type_: type[T]) -> T:
@@ -161,7 +157,7 @@ def _end_detail(lease: LeaseSnapshot, failure: Failure | None) -> dict[str, str]
     return detail if failure is None else {**detail, "code": failure.code, "reason": failure.message}
 
 
-def refuse(tx: Tx, message: Evidence, subject_node: str, refusal: Refusal) -> Applied:
+def refuse(tx: Tx, message: Evidence, subject_node: str, refusal: Refusal) -> Outcome:
     """Audit evidence that is not applied, under the job that it names."""
     detail = {
         "code": refusal.code,
@@ -174,4 +170,4 @@ def refuse(tx: Tx, message: Evidence, subject_node: str, refusal: Refusal) -> Ap
     tx.audit(
         "evidence", clean_line(message.job_id, MAX_ID_CHARS), "refused", jobs.node_actor(subject_node), detail=detail
     )
-    return Applied(Outcome.REFUSED)
+    return Outcome.REFUSED

@@ -6,18 +6,20 @@ back; what could not be committed is given back.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
 
 from bus import subjects
-from bus.client import BusClient
+from bus.client import BusClient, JsError
 from bus.codec import decode
-from bus.errors import ErrorCode, ModelForgeError
+from bus.errors import ErrorCode, ModelForgeError, Retry
 from bus.lease_puller import ConsumerGone, Delivered, LeasePuller
 from bus.messages.evidence import AnyEvidence
 from controller import jobs
-from controller.evidence import Applied, apply
+from controller.evidence import apply
+from controller.loops import Wake
 from controller.store.connection import Store
 from controller.store.tx import Tx
 from observability.counters import Counters, Operation, Outcome
@@ -25,6 +27,8 @@ from observability.counters import Counters, Operation, Outcome
 PULL_WAIT_S: Final = 20.0
 ACK_TIMEOUT_S: Final = 2.0
 GIVE_BACK_S: Final = 1.0
+TAKE_GRACE_S: Final = 5.0
+RESET_IDLE_S: Final = 60.0
 # A message that no try can handle (a defect) is audited and ended after this many deliveries.
 MAX_DELIVERIES: Final = 5
 _UNREADABLE: Final = frozenset({ErrorCode.MALFORMED_MESSAGE, ErrorCode.UNKNOWN_KIND})
@@ -43,6 +47,7 @@ class Intake:
         on_missing_consumer: Callable[[], None],
     ) -> None:
         self._on_missing_consumer = on_missing_consumer
+        self._reset_wake = Wake()
         self._store = store
         self._client = client
         self._puller = puller
@@ -59,8 +64,40 @@ class Intake:
         except ConsumerGone as error:
             self._on_missing_consumer()
             raise ModelForgeError(ErrorCode.NOT_CONNECTED, f"cannot pull evidence: {error}") from error
-        if delivered is not None:
-            await self.take(delivered)
+        if delivered is None:
+            return
+        taking = asyncio.create_task(self.take(delivered), name="evidence-take")
+        try:
+            await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            # The end of the process waits for the message in hand: unacknowledged, it would stay away for a while.
+            await asyncio.wait({taking}, timeout=TAKE_GRACE_S)
+            raise
+
+    def request_reset(self) -> None:
+        """A connection or process ended in between: what was delivered to it and not acknowledged is to come again."""
+        self._reset_wake.set()
+
+    async def reset_step(self) -> None:
+        """Wait for a request, then let the server deliver again whatever is not acknowledged.
+
+        Else evidence that was in the hands of a killed controller would stay away for the consumer's whole
+        `ack_wait`, longer than a lease: a probe that has ended well would run once more. There is one reader, and
+        what it has in hand meanwhile comes again as a duplicate.
+
+        Raises:
+            ModelForgeError: NOT_CONNECTED, REQUEST_TIMEOUT.
+        """
+        if not await self._reset_wake.wait(RESET_IDLE_S):
+            return
+        try:
+            await self._client.js(f"CONSUMER.RESET.{subjects.EVIDENCE_STREAM}.{subjects.EVIDENCE_CONSUMER}")
+        except JsError as error:
+            # The consumer is being made again and begins anew by itself, or the server is too old to know this.
+            _log.warning("unacknowledged evidence comes again after its wait only: %s", error)
+        except ModelForgeError:
+            self._reset_wake.set()
+            raise
 
     async def take(self, delivered: Delivered) -> None:
         """Handle one delivery to its acknowledgement, its end or its return; raises as `step` does."""
@@ -70,21 +107,23 @@ class Intake:
             if error.code in _UNREADABLE:
                 await self._end(delivered, error)
                 return
-            await self._give_back(delivered)
-            raise
+            if error.info.retry is Retry.LATER or delivered.num_delivered < MAX_DELIVERIES:
+                await self._give_back(delivered)
+                raise
+            _log.exception("evidence on %s cannot be handled and is ended", delivered.subject)
+            await self._end(delivered, error)
+            return
         except Exception:
-            if delivered.num_delivered >= MAX_DELIVERIES:
-                _log.exception("evidence on %s cannot be handled and is ended", delivered.subject)
-                await self._end(delivered, ModelForgeError(ErrorCode.INTERNAL, "the evidence could not be handled"))
-                return
-            await self._give_back(delivered)
-            raise
-        self._counters.count(Operation.EVIDENCE, applied.outcome)
-        if applied.ended is not None:
-            self._counters.count(*applied.ended)
+            if delivered.num_delivered < MAX_DELIVERIES:
+                await self._give_back(delivered)
+                raise
+            _log.exception("evidence on %s cannot be handled and is ended", delivered.subject)
+            await self._end(delivered, ModelForgeError(ErrorCode.INTERNAL, "the evidence could not be handled"))
+            return
+        self._counters.count(Operation.EVIDENCE, applied)
         await self._answer(delivered, b"+ACK")
 
-    async def _apply(self, delivered: Delivered) -> Applied:
+    async def _apply(self, delivered: Delivered) -> Outcome:
         node = subjects.parse_node(delivered.subject)
         message: AnyEvidence = decode(delivered.data, AnyEvidence)  # type: ignore[arg-type]  # a union is a target
         return await self._store.write(lambda tx: _marked(tx, message, node, delivered.stream_sequence))
@@ -108,7 +147,7 @@ class Intake:
             _log.warning("evidence on %s was not answered (%s): it will come again", delivered.subject, error.code)
 
 
-def _marked(tx: Tx, message: AnyEvidence, node: str, stream_sequence: int) -> Applied:
+def _marked(tx: Tx, message: AnyEvidence, node: str, stream_sequence: int) -> Outcome:
     tx.run("streams.mark", stream=subjects.EVIDENCE_STREAM, sequence=stream_sequence)
     return apply(tx, message, node)
 

@@ -9,7 +9,6 @@ from nats.aio.msg import Msg
 
 from bus import subjects
 from bus.codec import decode
-from bus.errors import ModelForgeError
 from bus.messages.inventory import NodeInventory
 from controller import boots, jobs
 from controller.liveness import judge_inventory
@@ -41,7 +40,7 @@ class InventoryIntake:
                 return
             first_refusal = inventory.boot_id not in self._told
             accepted = await self._store.write(lambda tx: take(tx, inventory, audit_dead=first_refusal))
-        except ModelForgeError as error:
+        except Exception as error:  # noqa: BLE001 -- a poisoned word is told and counted, the next one is heard
             self._faults.record("inventory", error)
             return
         if not accepted:

@@ -30,11 +30,7 @@ from controller.store.tx import Tx
 
 
 def claim(tx: Tx, node: str, request: api.ClaimRequest, ttl_s: float) -> api.AnyClaim:
-    """May this boot of this node work on the delivery? A compare-and-set in one transaction (spec P4).
-
-    Raises:
-        ModelForgeError: MALFORMED_MESSAGE when the delivery is none.
-    """
+    """May this boot of this node work on the delivery? A compare-and-set in one transaction (spec P4)."""
     try:
         boots.require(tx, node, request.boot_id)
         job = _own_job(tx, node, request.job_id)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from bus import verbs
-from bus.client import BusClient
+from bus.client import BusClient, JsError
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages import api
 from bus.streams import ensure_node_consumers
@@ -71,11 +71,18 @@ class NodeApi:
             message = f"the node {caller.name} cannot speak for {inventory.node}"
             raise ModelForgeError(ErrorCode.PERMISSION_DENIED, message)
         await self._admission.hello(inventory)
-        slots = min(MAX_SLOTS, max(1, inventory.slots))
-        await ensure_node_consumers(self._client, caller.name, ack_wait_s=self._settings.lease_ttl_s, slots=slots)
+        await self._ensure_consumers(caller.name, min(MAX_SLOTS, max(1, inventory.slots)))
         return api.HelloReply(
             lease_ttl_s=self._settings.lease_ttl_s, inventory_interval_s=self._settings.inventory_interval_s
         )
+
+    async def _ensure_consumers(self, node: str, slots: int) -> None:
+        try:
+            await ensure_node_consumers(self._client, node, ack_wait_s=self._settings.lease_ttl_s, slots=slots)
+        except JsError as error:
+            # Most likely the stream is missing: the agent says hello again, and by then it is there.
+            self._reconciler.request()
+            raise ModelForgeError(ErrorCode.NOT_CONNECTED, f"the queues are not ready: {error.description}") from error
 
     async def claim(self, caller: Caller, request: api.ClaimRequest) -> api.AnyClaim:
         """May I work on this delivery? The message of an ended job is taken away by the controller."""

@@ -23,6 +23,8 @@ from controller.loops import Wake
 from controller.store.connection import Store
 from controller.store.rows import Row
 from controller.store.tx import Tx
+from controller.tally import ended
+from observability.counters import Counters
 
 BATCH_ROWS: Final = 64
 IDLE_WAIT_S: Final = 5.0
@@ -47,7 +49,10 @@ class Sent:
 class Outbox:
     """The one publisher of jobs and events. It never blocks a commit: commits only wake it."""
 
-    def __init__(self, store: Store, client: BusClient, on_missing_stream: Callable[[], None]) -> None:
+    def __init__(
+        self, store: Store, client: BusClient, counters: Counters, on_missing_stream: Callable[[], None]
+    ) -> None:
+        self._counters = counters
         self._store = store
         self._client = client
         self._on_missing_stream = on_missing_stream
@@ -87,6 +92,13 @@ class Outbox:
             # Also what went out before a fault is on the record, so that it is not sent twice for nothing.
             if sent:
                 await self._store.write(lambda tx: _record(tx, sent))
+                for item, (row, _) in zip(sent, rows, strict=False):
+                    self._count(item, row)
+
+    def _count(self, item: Sent, row: Row) -> None:
+        ending = ended(row["subject"], bytes(row["payload"])) if item.job_id is None else None
+        if ending is not None:
+            self._counters.count(*ending)
 
     async def _publish_or_drop(self, row: Row, *, wanted: bool) -> Sent:
         """A row that no try can publish (a defect, not an outage) is dropped in the end: it must not stop the rest."""

@@ -14,6 +14,7 @@ from typing import Final
 
 from bus import subjects
 from bus.client import BusClient
+from bus.errors import ModelForgeError
 from bus.streams import (
     StreamReport,
     delete_message,
@@ -119,13 +120,18 @@ class Reconciler:
         listed = await list_subjects(self._client, subjects.JOBS_STREAM, subjects.JOBS_ALL)
         ledger = await self._store.read(lambda tx: _ledger(tx, listed))
         found = plan(listed, ledger)
-        for subject in found.unknown:
-            await self._delete_unknown(subject)
-        for job_id in found.settle:
-            await self._settler.settle(ledger.jobs[job_id], await self._delivery(job_id))
         missing = await self._missing(ledger, found.republish)
         if missing:
             await self._store.write(lambda tx: _republish(tx, missing))
+        faults: list[ModelForgeError] = []
+        for subject in (*found.unknown, *(ledger.jobs[job_id].subject for job_id in found.settle)):
+            try:
+                await self._take_away(subject, ledger)
+            except ModelForgeError as error:
+                faults.append(error)
+        if faults:
+            # Each was tried: one message that cannot be taken away holds up no other.
+            raise faults[0]
         self.passes += 1
         return found
 
@@ -155,9 +161,13 @@ class Reconciler:
             if await last_message(self._client, subjects.JOBS_STREAM, ledger.jobs[job_id].subject) is None
         ]
 
-    async def _delivery(self, job_id: str) -> str | None:
-        lease = await self._store.read(lambda tx: jobs.newest_lease(tx, job_id))
-        return None if lease is None else lease.delivery
+    async def _take_away(self, subject: str, ledger: Ledger) -> None:
+        job = ledger.jobs.get(job_id_of(subject))
+        if job is None or job.subject != subject:
+            await self._delete_unknown(subject)
+            return
+        lease = await self._store.read(lambda tx: jobs.newest_lease(tx, job.id))
+        await self._settler.settle(job, None if lease is None else lease.delivery)
 
     async def _delete_unknown(self, subject: str) -> None:
         stored = await last_message(self._client, subjects.JOBS_STREAM, subject)

@@ -6,35 +6,27 @@ Each sweep is one bounded transaction. The first one runs after every active lea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
-from bus.messages.inventory import NodeView
-from bus.states import LeaseState
 from controller import jobs, leases
-from controller.liveness import Liveness
+from controller.liveness import Liveness, classify
 from controller.settings import ControllerSettings
 from controller.store import nodes
 from controller.store.connection import Store
 from controller.store.nodes import Silence
+from controller.store.rows import optional_time
 from controller.store.tx import Tx
-from observability.counters import Counters, Operation, Outcome
 
 MAX_SWEEP_ROWS: Final = 200
 MAX_NODES: Final = 2_000
-_OPERATIONS: Final = {"probe": Operation.PROBE, "scan": Operation.SCAN}
 
 
 class Sweeper:
-    """Runs the sweeps; `on_ended` is called when a job was ended."""
+    """Runs the sweeps."""
 
-    def __init__(
-        self, store: Store, settings: ControllerSettings, counters: Counters, on_ended: Callable[[], None]
-    ) -> None:
+    def __init__(self, store: Store, settings: ControllerSettings) -> None:
         self._store = store
         self._settings = settings
-        self._counters = counters
-        self._on_ended = on_ended
         self._silence = Silence(doubtful_after_s=settings.doubtful_after_s, offline_after_s=settings.offline_after_s)
         self._liveness: dict[str, Liveness] = {}
 
@@ -48,41 +40,50 @@ class Sweeper:
         Raises:
             ModelForgeError: STORE_UNAVAILABLE; the next sweep finds the same.
         """
-        ended = await self._store.write(sweep)
-        for job_type, outcome in ended:
-            self._counters.count(_OPERATIONS[job_type], outcome)
-        if ended:
-            self._on_ended()
+        await self._store.write(sweep)
         await self.watch_nodes()
         await asyncio.sleep(self._settings.sweep_interval_s)
 
     async def watch_nodes(self) -> None:
         """Tell the bus of every node whose liveness changed since the last look; nothing of it is stored."""
-        views = await self._store.read(lambda tx: nodes.list_views(tx, MAX_NODES, self._silence))
-        changed = [view for view in views if self._liveness.get(view.name, view.liveness) != view.liveness]
+        words = await self._store.read(self._words)
+        changed = [name for name, word in words.items() if self._liveness.get(name, word) != word]
         if changed:
-            await self._store.write(lambda tx: _tell_liveness(tx, changed))
-        self._liveness = {view.name: view.liveness for view in views}
+            await self._store.write(lambda tx: _tell_liveness(tx, changed, self._silence))
+        self._liveness = words
+
+    def _words(self, tx: Tx) -> dict[str, Liveness]:
+        silence = self._silence
+        return {
+            row["name"]: classify(
+                optional_time(row["last_seen_at"]),
+                tx.at,
+                doubtful_after_s=silence.doubtful_after_s,
+                offline_after_s=silence.offline_after_s,
+            )
+            for row in tx.all("boots.last_seen", limit=MAX_NODES)
+        }
 
 
-def sweep(tx: Tx) -> list[tuple[str, Outcome]]:
-    """Expire what ran out and end what cannot go on; the type of each job that ended, and how (spec P4, F5)."""
-    ended: list[tuple[str, Outcome]] = []
+def sweep(tx: Tx) -> list[str]:
+    """Expire what ran out and end what cannot go on; the ids of the jobs that ended (spec P4, F5)."""
+    ended: list[str] = []
     for row in tx.all("jobs.past_deadline", at=tx.at, limit=MAX_SWEEP_ROWS):
         job = jobs.job_of(row)
         jobs.give_up(tx, job, jobs.deadline_exceeded(job))
-        ended.append((job.type, Outcome.EXPIRED))
+        ended.append(job.id)
     for row in tx.all("leases.overdue", at=tx.at, limit=MAX_SWEEP_ROWS):
-        lease, job_or_none = jobs.lease_of(row), jobs.find(tx, row["job_id"])
-        if job_or_none is None or lease.state is not LeaseState.ACTIVE:
+        held = jobs.find(tx, row["job_id"])
+        if held is None:
             continue
-        jobs.expire_lease(tx, job_or_none, lease)
-        if job_or_none.attempt_count >= job_or_none.max_attempts and not job_or_none.terminal:
-            jobs.give_up(tx, job_or_none, jobs.attempts_exhausted(job_or_none))
-            ended.append((job_or_none.type, Outcome.FAILED))
+        jobs.expire_lease(tx, held, jobs.lease_of(row))
+        if held.attempt_count >= held.max_attempts and not held.terminal:
+            jobs.give_up(tx, held, jobs.attempts_exhausted(held))
+            ended.append(held.id)
     return ended
 
 
-def _tell_liveness(tx: Tx, changed: list[NodeView]) -> None:
-    for view in changed:
-        tx.audit("node", view.name, view.liveness, jobs.CONTROLLER, node=view)
+def _tell_liveness(tx: Tx, names: list[str], silence: Silence) -> None:
+    for name in names:
+        view = nodes.view(tx, name, silence)
+        tx.audit("node", name, view.liveness, jobs.CONTROLLER, node=view)

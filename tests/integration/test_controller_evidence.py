@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 
 from bus.errors import ErrorCode
+from controller import intake
+from controller.evidence import apply
+from controller.store.tx import Tx
+from observability.counters import Outcome
 from tests.support.controllers import Bench, controller_bench
 from tests.support.fake_agent import LIFE, Delivery, FakeAgent, passing_evidence
 from tests.support.waiting import until
@@ -210,3 +214,41 @@ async def test_a_revoked_approval_stops_a_probe_at_its_claim(tmp_path: Path) -> 
         view = await ends(bench, probe_id, "failed")
         assert view["failure"]["code"] == ErrorCode.NOT_APPROVED
         await bench.in_stream()
+
+
+async def test_evidence_in_the_hands_of_a_killed_controller_comes_again_at_once(tmp_path: Path) -> None:
+    async with controller_bench(tmp_path) as bench:
+        agent = await bench.agent()
+        probe_id, _, lease = await probe_under_way(bench, agent)
+        await bench.stop()
+        await agent.publish(agent.finished(probe_id, lease, 5))
+        # A reader that takes the message and is never heard of again.
+        await bench.client.raw.request(
+            "$JS.API.CONSUMER.MSG.NEXT.MF_EVIDENCE.controller", b'{"batch":1}', timeout=5, old_style=True
+        )
+        await bench.start()
+        await ends(bench, probe_id, "completed")
+
+
+async def test_evidence_that_no_try_can_handle_is_ended_and_the_next_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with controller_bench(tmp_path) as bench:
+        agent = await bench.agent()
+        await agent.hello()
+        monkeypatch.setattr(intake, "GIVE_BACK_S", 0.001)
+
+        def broken(tx: Tx, message: Any, node: str) -> Outcome:
+            if message.job_id == "scn-0000000000":
+                raise ValueError("a defect")
+            return apply(tx, message, node)
+
+        monkeypatch.setattr(intake, "apply", broken)
+        scan_id = await bench.scan()
+        delivery = await agent.pull()
+        lease = await agent.claim(delivery)
+        await agent.publish(agent.phase("scn-0000000000", lease, 1, "loading"))
+        await agent.finish_scan(delivery, lease)
+        await evidence_is_read(bench)
+        assert (await bench.call("scans.show", id=scan_id))["state"] == "succeeded"
+        assert "unreadable" in await bench.audits("local")

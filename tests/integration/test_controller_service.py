@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from bus.errors import ErrorCode, ModelForgeError
+from bus.settings import ClientSettings
 from bus.verbs import VERBS
+from controller.app import serve
 from controller.store.tx import Tx
+from observability.counters import Operation, Outcome
 from tests.support.controllers import Bench, controller_bench, reply_data
 from tests.support.fake_agent import HARDWARE, FakeAgent
 from tests.support.waiting import until
@@ -233,3 +236,47 @@ def _states(tx: Tx) -> list[str]:
     return [row["state"] for row in tx.all("jobs.unsettled", limit=10)] or [
         row["what"] for row in tx.all("audit.list", limit=1_000) if row["entity"] == "scan" and row["what"] != "queued"
     ][:1]
+
+
+async def test_a_ledger_has_one_controller(tmp_path: Path) -> None:
+    async with controller_bench(tmp_path) as bench:
+        with pytest.raises(ModelForgeError) as caught:
+            await serve(bench.settings, ClientSettings(url=bench.stack.url), asyncio.Event())
+        assert caught.value.code is ErrorCode.STATE_LOCKED
+        assert (await bench.call("status"))["boot_id"] == bench.controller.boot_id
+
+
+@pytest.mark.req("O1")
+async def test_what_the_controller_did_is_counted(tmp_path: Path) -> None:
+    async with controller_bench(tmp_path) as bench:
+        agent = await bench.agent()
+        await agent.hello()
+        await bench.scan()
+        lease = await agent.finish_scan(await agent.pull())
+        await agent.renew({**lease, "token": "wrong"})
+        wanted = {
+            (Operation.SCAN, Outcome.SUCCEEDED): 1, (Operation.CLAIM, Outcome.SUCCEEDED): 1,
+            (Operation.EVIDENCE, Outcome.SUCCEEDED): 1, (Operation.RENEW, Outcome.REFUSED): 1,
+        }  # fmt: skip
+
+        def counted() -> bool:
+            totals = bench.controller.counters.snapshot()
+            return all(totals[series] == count for series, count in wanted.items())
+
+        await until(counted, "everything is counted")
+
+
+@pytest.mark.req("O4")
+async def test_a_lost_counter_file_hurts_nobody(tmp_path: Path) -> None:
+    (tmp_path / "controller" / "observability.db").mkdir(parents=True)  # a folder in its place: it cannot be opened
+    async with controller_bench(tmp_path) as bench:
+        agent = await bench.agent()
+        await agent.hello()
+        scan_id = await bench.scan()
+        await agent.finish_scan(await agent.pull())
+
+        async def ended() -> bool:
+            return bool((await bench.call("scans.show", id=scan_id))["state"] == "succeeded")
+
+        await until(ended, "the scan ends")
+        assert bench.controller._opened.counter_store.health.snapshot().failures > 0

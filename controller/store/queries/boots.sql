@@ -4,6 +4,9 @@ SELECT name, boot_id, boot_at, last_seen_at, environment_id, inventory FROM node
 -- name: all
 SELECT name, boot_id, last_seen_at, inventory FROM nodes ORDER BY name LIMIT :limit;
 
+-- name: last_seen
+SELECT name, last_seen_at FROM nodes ORDER BY name LIMIT :limit;
+
 -- name: is_dead
 SELECT 1 AS dead FROM dead_boots WHERE boot_id = :boot_id;
 
