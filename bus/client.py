@@ -60,7 +60,7 @@ class BusClient:
         self._is_closing = False
         self._reconnected: list[Callable[[], None]] = []
         self._disconnected: list[Callable[[], None]] = []
-        self._denials: dict[str, list[asyncio.Future[None]]] = {}
+        self._in_flight: dict[str, list[asyncio.Future[ErrorCode]]] = {}
         self._last_error: Exception | None = None
 
     @classmethod
@@ -123,11 +123,13 @@ class BusClient:
         if is_authorization_error(reason):
             message = f"the server at {where} refused the key in {self._connection.credentials}"
             raise ModelForgeError(ErrorCode.AUTH_FAILED, message) from error
-        if isinstance(reason, OSError | errors.Error) or reason is None:
-            # A connection that fails names the address; a file that cannot be read names itself.
-            if isinstance(reason, OSError) and reason.filename is not None:
-                message = f"{reason.filename}: {reason.strerror}"
-                raise ModelForgeError(ErrorCode.AUTH_FAILED, message) from error
+        if isinstance(reason, errors.Error) and not isinstance(reason, errors.TimeoutError | errors.NoServersError):
+            message = f"the server at {where} does not take the connection: {reason}"
+            raise ModelForgeError(ErrorCode.NOT_CONNECTED, message, hint="Look into the server's log.") from error
+        # A connection that fails names the address; a file that cannot be read names itself.
+        if isinstance(reason, OSError) and reason.filename is not None:
+            raise ModelForgeError(ErrorCode.AUTH_FAILED, f"{reason.filename}: {reason.strerror}") from error
+        if reason is None or isinstance(reason, OSError | errors.Error):
             why = "no answer in time" if reason is None or isinstance(reason, TimeoutError) else str(reason)
             raise ModelForgeError(ErrorCode.NOT_CONNECTED, f"no NATS server at {where}: {why}") from error
         message = f"{self._connection.credentials} does not hold an NKey seed ({type(reason).__name__})"
@@ -184,15 +186,18 @@ class BusClient:
         """One request; `NoRespondersError` is left to the caller, who knows what it means there."""
         self._require_connection()
         loop = asyncio.get_running_loop()
-        denied: asyncio.Future[None] = loop.create_future()
-        waiting = self._denials.setdefault(subject.lower(), [])
-        waiting.append(denied)
+        broken: asyncio.Future[ErrorCode] = loop.create_future()
+        in_flight = self._in_flight.setdefault(subject.lower(), [])
+        in_flight.append(broken)
         answer = loop.create_task(self._raw.request(subject, data, timeout=timeout_s, headers=headers))
         try:
-            await asyncio.wait((answer, denied), return_when=asyncio.FIRST_COMPLETED)
-            if not answer.done():
+            await asyncio.wait((answer, broken), return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                return answer.result().data
+            if broken.result() is ErrorCode.PERMISSION_DENIED:
                 raise ModelForgeError(ErrorCode.PERMISSION_DENIED, f"this user may not call {subject}")
-            return answer.result().data
+            message = f"the connection was lost before {subject} answered"
+            raise ModelForgeError(ErrorCode.REQUEST_TIMEOUT, message)
         except errors.TimeoutError as error:
             message = f"no answer on {subject} in {timeout_s:g} s"
             raise ModelForgeError(ErrorCode.REQUEST_TIMEOUT, message) from error
@@ -201,10 +206,10 @@ class BusClient:
         except (errors.ConnectionClosedError, errors.ConnectionDrainingError, errors.OutboundBufferLimitError) as error:
             raise self._not_connected() from error
         finally:
-            waiting.remove(denied)
-            if not waiting:
-                self._denials.pop(subject.lower(), None)
-            denied.cancel()
+            in_flight.remove(broken)
+            if not in_flight:
+                self._in_flight.pop(subject.lower(), None)
+            broken.cancel()
             answer.cancel()
 
     async def publish(self, subject: str, data: bytes, *, reply: str = "") -> None:
@@ -331,13 +336,14 @@ class BusClient:
 
     def _deny(self, text: str) -> None:
         """The server names a forbidden subject in small letters; whoever waits for an answer from there need not."""
-        for subject, waiting in self._denials.items():
+        for subject, waiting in self._in_flight.items():
             if f'publish to "{subject}"' in text.lower():
-                for future in waiting:
-                    if not future.done():
-                        future.set_result(None)
+                _break(waiting, ErrorCode.PERMISSION_DENIED)
 
     async def _on_disconnected(self) -> None:
+        # The answer will not come: a new connection is a new inbox to the server.
+        for waiting in self._in_flight.values():
+            _break(waiting, ErrorCode.REQUEST_TIMEOUT)
         if not self._is_closing:
             _log.warning("connection to %s lost: %s", self._connection.url, self._last_error or "closed")
             self._tell(self._disconnected)
@@ -358,3 +364,9 @@ class BusClient:
                 callback()
             except Exception:  # noqa: BLE001 -- logged whole; one listener's defect must not end the connection
                 _log.exception("a connection callback failed")
+
+
+def _break(waiting: list[asyncio.Future[ErrorCode]], code: ErrorCode) -> None:
+    for future in waiting:
+        if not future.done():
+            future.set_result(code)

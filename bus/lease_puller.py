@@ -23,7 +23,7 @@ from bus.errors import ErrorCode, ModelForgeError
 
 _log = logging.getLogger(__name__)
 MAX_WAIT_S: Final = 60.0
-_HEARTBEAT_S: Final = 5.0
+HEARTBEAT_S: Final = 5.0
 _GRACE_S: Final = 0.5
 _BACK_OFF_S: Final = 0.2
 _MIN_REQUEST_S: Final = 0.01
@@ -78,13 +78,16 @@ _Event = Delivered | _Status | _Again
 class LeasePuller:
     """Pulls from one consumer. One inbox for all pulls, a fresh reply subject for each.
 
+    A pull that waits is confirmed by the server every `heartbeat_s`; after two silent ones it is asked again.
+
     Attributes:
         returned: deliveries that nobody waited for any more and that were given back at once.
         repeated: pulls that were asked again because the server had fallen silent or the connection was new.
     """
 
-    def __init__(self, client: BusClient, stream: str, consumer: str) -> None:
+    def __init__(self, client: BusClient, stream: str, consumer: str, *, heartbeat_s: float = HEARTBEAT_S) -> None:
         self._client = client
+        self._heartbeat_s = heartbeat_s
         self._stream = stream
         self._consumer = consumer
         self._subject = subjects.next_message(stream, consumer, client.js_prefix)
@@ -166,9 +169,9 @@ class LeasePuller:
         self._reply = f"{self._inbox}.{secrets.token_hex(8)}"
         request = {"batch": 1, "expires": int(left_s * 1e9)}
         silence_s = left_s + _GRACE_S
-        if left_s > 2 * _HEARTBEAT_S:
-            request["idle_heartbeat"] = int(_HEARTBEAT_S * 1e9)
-            silence_s = 2 * _HEARTBEAT_S + _GRACE_S
+        if left_s > 2 * self._heartbeat_s:
+            request["idle_heartbeat"] = int(self._heartbeat_s * 1e9)
+            silence_s = 2 * self._heartbeat_s + _GRACE_S
         try:
             await self._client.publish(self._subject, json.dumps(request).encode(), reply=self._reply)
         except ModelForgeError as error:

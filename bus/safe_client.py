@@ -119,12 +119,12 @@ class SafeClient(Client):
 
     async def _attempt_reconnect(self) -> None:
         """Reconnecting goes on after errors that nobody foresaw (a damaged credentials file, for one)."""
-        while True:
+        while not self.is_closed:
             try:
                 await super()._attempt_reconnect()
             except Exception as error:  # noqa: BLE001 -- recorded, reported and tried again: the loop is the handler
-                self._err = error
-                await self._error_cb(error)
+                self._err = errors.Error(f"{type(error).__name__} while reconnecting: {error}")
+                await self._error_cb(self._err)
                 await asyncio.sleep(self.options["reconnect_time_wait"])
             else:
                 return

@@ -211,6 +211,23 @@ async def test_a_killed_server_loses_nothing_and_nothing_is_sent_behind_the_call
     assert node.last_error is None
 
 
+async def test_a_request_in_flight_is_given_up_when_the_server_dies(stack: NatsStack) -> None:
+    controller, node = await stack.connect("controller"), await stack.connect("a")
+    asked = asyncio.Event()
+
+    async def ignore(_: Msg) -> None:
+        asked.set()
+
+    await controller.subscribe("mf.api.>", ignore)
+    asking = asyncio.create_task(node.request("mf.api.node.a.hello", b"{}", timeout_s=30))
+    async with asyncio.timeout(5):
+        await asked.wait()
+        stack.server.kill()
+        with pytest.raises(ModelForgeError) as raised:
+            await asking
+    assert raised.value.code is ErrorCode.REQUEST_TIMEOUT
+
+
 async def test_a_removed_node_is_cut_off_and_comes_back_when_it_is_added_again(stack: NatsStack) -> None:
     controller, node = await stack.connect("controller"), await stack.connect("a")
     identities = stack.identities
@@ -230,6 +247,29 @@ async def test_a_removed_node_is_cut_off_and_comes_back_when_it_is_added_again(s
     await controller.subscribe("mf.api.>", answer)
     await controller.round_trip()
     assert await node.request("mf.api.node.a.hello", b"{}", timeout_s=2) == b"welcome"
+
+
+async def test_a_third_connection_under_one_key_is_told_why(stack: NatsStack) -> None:
+    for _ in range(2):
+        await stack.connect("a")
+    error = await failed_connect(stack.connection("a"))
+    assert error.code is ErrorCode.NOT_CONNECTED
+    assert "connections exceeded" in error.message
+
+
+async def test_a_key_that_is_damaged_and_mended_does_not_end_the_reconnecting(stack: NatsStack) -> None:
+    node = await stack.connect("a")
+    path = stack.credentials("a")
+    seed = path.read_bytes()
+    stack.server.kill()
+    path.write_bytes(b"damaged")
+    stack.server.start()
+    await until(lambda: "ErrInvalidSeed" in str(node.last_error), "the damage is noticed")
+    with pytest.raises(ModelForgeError):
+        await node.round_trip()
+    path.write_bytes(seed)
+    await until(lambda: node.connected, "the connection is back")
+    assert await node.round_trip() > 0
 
 
 async def test_a_late_pong_does_not_kill_the_reader(stack: NatsStack) -> None:
