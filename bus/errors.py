@@ -134,6 +134,8 @@ def _info(meaning: str, remedy: str, retry: Retry, ack: AckAction, exit_: Exit) 
 _FIX, _LATER, _NEVER = Retry.AFTER_FIX, Retry.LATER, Retry.NEVER
 _ACK, _NAK, _TERM, _NONE = AckAction.ACK, AckAction.NAK, AckAction.TERM, AckAction.NONE
 
+# One entry a paragraph, so that the table reads as one.
+# fmt: off
 CODES: Final[dict[ErrorCode, CodeInfo]] = {
     ErrorCode.MODEL_LOAD_FAILED: _info(
         "The runtime could not load the model from its files.",
@@ -319,6 +321,7 @@ CODES: Final[dict[ErrorCode, CodeInfo]] = {
         "The operator interrupted the command; work that was queued goes on.",
         "Look at it with the noun's `list` or `show` command.", _LATER, _NONE, Exit.INTERRUPTED),
 }
+# fmt: on
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):

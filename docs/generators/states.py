@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 from bus import states
 from docs.generators import markdown as md
@@ -42,7 +42,7 @@ def _machine(table: states.Table[Any, Any]) -> list[str]:
 
 
 def _in_order(table: states.Table[Any, Any]) -> list[StrEnum]:
-    return list(type(table.initial))
+    return list(cast("type[StrEnum]", type(table.initial)))
 
 
 def _diagram(table: states.Table[Any, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from bus import streams, subjects
@@ -28,7 +29,7 @@ def render() -> str:
         "row in the ledger, see [the decision](../adr/0002-leases-in-the-ledger.md)), so there is no back-off, no limit of "
         "deliveries and no end by inactivity."
     )
-    consumers = [(subjects.EVIDENCE_STREAM, streams.evidence_consumer())]
+    consumers: list[tuple[str, Mapping[str, Any]]] = [(subjects.EVIDENCE_STREAM, streams.evidence_consumer())]
     lanes = streams.lane_consumers(_EXAMPLE_NODE, ack_wait_s=_EXAMPLE_TTL_S, slots=_EXAMPLE_SLOTS)
     consumers.extend((subjects.JOBS_STREAM, lane) for lane in lanes)
     return md.page(
@@ -42,7 +43,7 @@ def render() -> str:
     )
 
 
-def _stream(config: dict[str, Any]) -> str:
+def _stream(config: Mapping[str, Any]) -> str:
     rows = [
         ("subjects", ", ".join(md.code(subject) for subject in config["subjects"])),
         ("retention", config["retention"]),
@@ -57,7 +58,7 @@ def _stream(config: dict[str, Any]) -> str:
     return f"### {config['name']}\n\n{config['description']}.\n\n" + md.table(("what", "value"), rows)
 
 
-def _consumers(consumers: list[tuple[str, dict[str, Any]]]) -> str:
+def _consumers(consumers: list[tuple[str, Mapping[str, Any]]]) -> str:
     rows = [
         (
             md.code(stream),
@@ -72,7 +73,7 @@ def _consumers(consumers: list[tuple[str, dict[str, Any]]]) -> str:
     return md.table(("stream", "consumer", "sees", "ack wait", "unacknowledged at most", "what it is"), rows)
 
 
-def _kept(config: dict[str, Any]) -> str:
+def _kept(config: Mapping[str, Any]) -> str:
     if config["max_age"]:
         return _span(config["max_age"])
     return "until it is acknowledged" if config["retention"] == "workqueue" else "until a newer one takes its place"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 import pytest
@@ -29,25 +30,26 @@ TEMPORARY: Final = re.compile(r"""["'](?:/var)?/tm[p](?:/|["'])""")
 MAX_FILE_BYTES: Final = 200_000
 
 
-@pytest.mark.parametrize("path", repo.files())
-def test_a_file_names_no_machine_registry_or_note(path: str) -> None:
-    text = repo.text(path)
-
-    assert MACHINE_PATHS.findall(text) == []
-    assert REGISTRIES.findall(text) == []
-    assert NOTES.findall(text) == []
+def offenders(pattern: re.Pattern[str], paths: Iterable[str]) -> dict[str, list[str]]:
+    """Path -> what the pattern finds there."""
+    found = {path: [match[0] for match in pattern.finditer(repo.text(path))] for path in paths}
+    return {path: matches for path, matches in found.items() if matches}
 
 
-@pytest.mark.parametrize("path", [path for path in repo.files() if not path.startswith(MADE_UP_SECRETS)])
-def test_a_file_holds_no_secret(path: str) -> None:
-    text = repo.text(path)
-
-    assert [what for what, pattern in SECRETS.items() if pattern.search(text)] == []
+@pytest.mark.parametrize("pattern", [MACHINE_PATHS, REGISTRIES, NOTES], ids=["machine paths", "registries", "notes"])
+def test_no_file_names_a_machine_a_registry_or_a_note_to_self(pattern: re.Pattern[str]) -> None:
+    assert offenders(pattern, repo.files()) == {}
 
 
-@pytest.mark.parametrize("path", repo.python_files(*repo.ROOMS, "benchmarks"))
-def test_the_product_asks_the_platform_for_temporary_places(path: str) -> None:
-    assert TEMPORARY.findall(repo.text(path)) == []
+@pytest.mark.parametrize("what", SECRETS)
+def test_no_file_holds_a_secret(what: str) -> None:
+    paths = [path for path in repo.files() if not path.startswith(MADE_UP_SECRETS)]
+
+    assert offenders(SECRETS[what], paths) == {}
+
+
+def test_the_product_asks_the_platform_for_temporary_places() -> None:
+    assert offenders(TEMPORARY, repo.python_files(*repo.ROOMS, "benchmarks")) == {}
 
 
 def test_no_file_is_large_and_none_is_a_leftover() -> None:

@@ -38,6 +38,7 @@ def modules(room: str) -> list[str]:
     return [module_name(path) for path in python_files(room) if not path.endswith("/__main__.py")]
 
 
+@cache
 def text(path: str) -> str:
     """A file's text; bytes that are not UTF-8 are shown as escapes."""
     return (ROOT / path).read_text(encoding="utf-8", errors="backslashreplace")
