@@ -20,7 +20,7 @@ from bus.ids import new_boot_id
 from node_agent.agent import Agent
 from node_agent.claims import Claims
 from node_agent.controller_api import Boot, ControllerApi
-from node_agent.inventory import Inventory
+from node_agent.inventory import CachedEnvironment, Inventory
 from node_agent.lane import WorkLane
 from node_agent.measure import nvml
 from node_agent.probe_run import ProbeRunner
@@ -105,7 +105,7 @@ def assemble(settings: AgentSettings, client: BusClient, factory: ChildFactory) 
         boot,
         slots=node.slots,
         active=lambda: tuple(lease.active_job() for lease in claims.active.values()),
-        environment=lambda: runtime_environment(test_double=node.test_double),
+        environment=CachedEnvironment(lambda: runtime_environment(test_double=node.test_double)),
         gpus=nvml.discover,
     )
     scans = ScanRunner(settings.artifact_root, threads=node.hash_threads)

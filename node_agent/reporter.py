@@ -79,7 +79,10 @@ class Reporter:
     async def finish(self, message: Evidence, *, until_s: float) -> bool:
         """Publish the last message; was it stored? Tries until the lease is over or the loop's clock says `until_s`."""
         await self._stop_sender()
-        return await self._store(message, until_s, lambda: False)
+        stored = await self._store(message, until_s, lambda: False)
+        if not stored:
+            _log.warning("the end of job %s could not be reported; its lease runs out", self._lease.job_id)
+        return stored
 
     async def _stop_sender(self) -> None:
         sender, self._sender = self._sender, None

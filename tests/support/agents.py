@@ -13,17 +13,19 @@ from adapters.registry import runtime_environment
 from bus.client import BusClient
 from bus.errors import ErrorCode, ModelForgeError
 from bus.ids import new_boot_id
-from bus.messages.jobs import ProbeJob
+from bus.messages.evidence import ScanFinished
+from bus.messages.jobs import ProbeJob, ScanJob
 from node_agent.agent import Agent
 from node_agent.claims import Claims, Lease
 from node_agent.controller_api import Boot, ControllerApi
-from node_agent.inventory import Inventory
+from node_agent.inventory import CachedEnvironment, Inventory
 from node_agent.lane import ProbePort, ScanPort, WorkLane
 from node_agent.measure.nvml import Discovery
 from node_agent.reporter import Reporter
 from node_agent.scan_run import ScanRunner
 from tests.support.nats import NatsStack, nats_stack
 from tests.support.scripted_controller import ScriptedController
+from tests.support.waiting import until
 
 
 class NoProbes:
@@ -67,7 +69,7 @@ def start_agent(
         boot,
         slots=slots,
         active=lambda: tuple(lease.active_job() for lease in claims.active.values()),
-        environment=runtime_environment,
+        environment=CachedEnvironment(runtime_environment),
         gpus=lambda: Discovery(reason="a test has no card"),
     )
     lane = WorkLane(client, api, claims, scans or ScanRunner(root, threads=2), probes or NoProbes())
@@ -109,3 +111,35 @@ async def agent_bench(tmp_path: Path, *, ttl_s: float = 2.0) -> AsyncIterator[Ag
         await controller.start()
         exits.push_async_callback(controller.stop)
         yield AgentBench(stack, controller, root, exits)
+
+
+class Slow:
+    """A scan that works until `release` is set, and keeps the leases it was given."""
+
+    def __init__(self, *, report: bool = False) -> None:
+        self.leases: list[Lease] = []
+        self.release = asyncio.Event()
+        self._report = report
+
+    async def run(self, job: ScanJob, lease: Lease, reporter: Reporter) -> None:
+        self.leases.append(lease)
+        waits = [asyncio.ensure_future(event.wait()) for event in (self.release, lease.ended)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if self._report:
+            until_s = asyncio.get_running_loop().time() + 30
+            await reporter.finish(ScanFinished(**reporter.head(), outcome="succeeded"), until_s=until_s)
+        if lease.end is not None:
+            raise lease.end
+
+    async def begun(self) -> list[Lease]:
+        await until(lambda: self.leases, "a job at work")
+        return self.leases
+
+
+async def silence(_: Any) -> Any:
+    """A controller's handler that never answers."""
+    await asyncio.Event().wait()
