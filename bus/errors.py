@@ -318,8 +318,8 @@ CODES: Final[dict[ErrorCode, CodeInfo]] = {
         "Wait until the controller has worked them off; `modelforge doctor` shows the streams.",
         _LATER, _NONE, Exit.UNREACHABLE),
     ErrorCode.INTERRUPTED: _info(
-        "The operator interrupted the command; work that was queued goes on.",
-        "Look at it with the noun's `list` or `show` command.", _LATER, _NONE, Exit.INTERRUPTED),
+        "The operator interrupted the command.",
+        "What was queued goes on while a stack runs; look at it with the noun's `list` or `show` command.", _LATER, _NONE, Exit.INTERRUPTED),
 }
 # fmt: on
 

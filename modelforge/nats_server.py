@@ -81,6 +81,11 @@ class EmbeddedServer:
         """The process id while the server runs."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
+    @property
+    def exit_code(self) -> int | None:
+        """How the last life of the server ended (a negative number is a signal); `None` while it runs."""
+        return self._process.poll() if self._process is not None else None
+
     def start(self) -> None:
         """Start the server and return when it accepts connections and JetStream has recovered its store.
 
@@ -92,7 +97,7 @@ class EmbeddedServer:
             return
         binary = find_binary()
         for port in filter(None, (self._port, self._http_port)):
-            _refuse_taken_port(port)
+            refuse_taken_port(port)
         ports = self._folder / "ports"
         ports.mkdir(mode=0o700, parents=True, exist_ok=True)
         for stale in ports.glob("*.ports"):
@@ -229,7 +234,12 @@ def _is_alive_after(process: subprocess.Popen[bytes], wait_s: float) -> bool:
     return False
 
 
-def _refuse_taken_port(port: int) -> None:
+def refuse_taken_port(port: int) -> None:
+    """See that nobody listens on this port of the loopback.
+
+    Raises:
+        ModelForgeError: PORT_IN_USE.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

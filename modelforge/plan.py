@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,7 +11,7 @@ import msgspec
 from bus.errors import ErrorCode, ModelForgeError
 from bus.ids import check_name
 from controller.settings import ControllerSettings
-from modelforge.nats_server import HOST, find_binary
+from modelforge.nats_server import find_binary, refuse_taken_port
 from modelforge.settings import (
     ServerSettings,
     UpSettings,
@@ -90,18 +89,3 @@ def _check_surroundings(plan: Plan) -> None:
     StateLock(plan.state.lock).refuse_if_held()
     for port in filter(None, (plan.server.port, plan.server.http_port)):
         refuse_taken_port(port)
-
-
-def refuse_taken_port(port: int) -> None:
-    """See that nobody listens on this loopback port.
-
-    Raises:
-        ModelForgeError: PORT_IN_USE.
-    """
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            message = f"port {port} on {HOST} is taken ({error.strerror})"
-            raise ModelForgeError(ErrorCode.PORT_IN_USE, message, port=port) from error

@@ -22,6 +22,7 @@ from bus.messages.api import Nothing, Page
 from bus.operator import Operator
 from bus.settings import VARIABLES, ClientSettings
 from modelforge.keys import Identities, prepare_identities
+from modelforge.lifeline import exit_text
 from modelforge.nats_server import EmbeddedServer
 from modelforge.plan import Plan
 from modelforge.settings import render_toml
@@ -70,8 +71,8 @@ class ServerPart:
         self._server.kill()
 
     def ended(self) -> str:
-        """How it ended: its log says more than its exit code."""
-        return "its log tells why"
+        """How it ended, in words."""
+        return exit_text(self._server.exit_code)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -214,6 +215,7 @@ async def running(plan: Plan, tell: Callable[[str], None]) -> AsyncIterator[tupl
 
 async def _stop(stack: Stack, supervisor: Supervisor) -> None:
     """Take the address away first, then end the parts; a second signal kills instead of waiting."""
+    stack.tell("stopping; Ctrl-C again ends everything at once")
     stack.plan.state.remove_endpoint()
     stopping = asyncio.ensure_future(_stop_all(stack, supervisor))
     try:
@@ -255,7 +257,8 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
         except asyncio.CancelledError as error:
             if not received:
                 raise
-            raise ModelForgeError(ErrorCode.INTERRUPTED, f"stopped by {received[0].name}") from error
+            hint = "Start the same command again: what was recorded is kept, and open jobs go on."
+            raise ModelForgeError(ErrorCode.INTERRUPTED, f"stopped by {received[0].name}", hint=hint) from error
 
     return asyncio.run(body())
 

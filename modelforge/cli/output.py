@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, TextIO
 
 import click
@@ -89,8 +90,10 @@ class Progress:
         self._line = ""
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        # A terminal that went away must not keep a stack from being stopped in order.
+        with suppress(OSError):
+            self._stream.write(text)
+            self._stream.flush()
 
 
 class Output:
@@ -125,7 +128,9 @@ class Output:
         """Talk, on stderr."""
         self._make_room()
         styled = click.style(text, **STYLES[style]) if style and self._talk_color else text
-        click.echo(styled, err=True, color=self._talk_color)
+        # A terminal that went away must not keep a stack from being stopped in order.
+        with suppress(OSError):
+            click.echo(styled, err=True, color=self._talk_color)
 
     def _make_room(self) -> None:
         """End the running line, so that what comes next begins a line."""

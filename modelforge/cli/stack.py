@@ -75,8 +75,8 @@ def _tell_ready(app: App, stack: Stack) -> None:
 def demo(app: App, keep: bool) -> int:  # noqa: FBT001 -- a flag
     """Take a real packaged embedding model through every gate, and print the evidence.
 
-    Runs a stack of its own on a free port, in the folder `demo` of the state folder. Ends with 0 only when the
-    candidate exists.
+    Runs a stack of its own on a free port, in the folder `demo` of the state folder; the configuration file plays no
+    part. Ends with 0 only when the candidate exists.
     """
     from modelforge.demo import packaged_model  # noqa: PLC0415 -- `demo --help` needs none of this
     from modelforge.plan import make_plan  # noqa: PLC0415
