@@ -31,9 +31,10 @@ def decode(data: bytes, type_: type[T]) -> T:
             message never quotes the payload: it may hold an input.
     """
     try:
-        return _decoder(type_).decode(data)  # type: ignore[no-any-return]  # cached decoders are untyped by key
+        result: T = _decoder(type_).decode(data)  # type: ignore[arg-type]  # every type is hashable
     except msgspec.ValidationError as error:
         code = ErrorCode.UNKNOWN_KIND if "Invalid value" in str(error) and "`$.kind`" in str(error) else None
         raise ModelForgeError(code or ErrorCode.MALFORMED_MESSAGE, f"not a valid message: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelForgeError(ErrorCode.MALFORMED_MESSAGE, f"not valid JSON: {error}") from error
+    return result

@@ -36,7 +36,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Base of every section."""
 
 
-class ClientSettings(Settings, kw_only=True):
+class ClientSettings(Settings, frozen=True, kw_only=True):
     """How to reach the bus.
 
     Attributes:

@@ -28,6 +28,8 @@ SERVICE: Final = "modelforge"
 EVIDENCE_CONSUMER: Final = "controller"
 JS_PREFIX: Final = "$JS.API"
 ACK_PREFIX: Final = "$JS.ACK"
+_ACK_V1_TOKENS: Final = (9,)
+_ACK_V2_TOKENS: Final = (11, 12)
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_TOKEN_CHARS: Final = 80
 
@@ -170,7 +172,7 @@ def parse_delivery(reply: str) -> Delivery:
         ModelForgeError: MALFORMED_MESSAGE otherwise.
     """
     tokens = reply.split(".")
-    is_v1, is_v2 = len(tokens) == 9, len(tokens) in (11, 12)
+    is_v1, is_v2 = len(tokens) in _ACK_V1_TOKENS, len(tokens) in _ACK_V2_TOKENS
     if reply.startswith(f"{ACK_PREFIX}.") and (is_v1 or is_v2):
         stream, consumer, delivered, stream_seq, consumer_seq = tokens[2:7] if is_v1 else tokens[4:9]
         if delivered.isdecimal() and stream_seq.isdecimal() and consumer_seq.isdecimal():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from bus.messages import api, gates
+from bus.messages import api, gates, inventory
 
 Req = TypeVar("Req")
 Rep = TypeVar("Rep")
@@ -44,7 +44,7 @@ PROFILES_CREATE = _command("profiles.create", api.ProfileRequest, gates.ProfileV
 PROFILES_LIST = _query("profiles.list", api.Page, api.Profiles, "Known profiles")
 PROFILES_SHOW = _query("profiles.show", api.ById, gates.ProfileView, "One profile, by name or id")
 NODES_LIST = _query("nodes.list", api.Page, api.Nodes, "Known nodes")
-NODES_SHOW = _query("nodes.show", api.ById, api.NodeView, "One node with its inventory")
+NODES_SHOW = _query("nodes.show", api.ById, inventory.NodeView, "One node with its inventory")
 ASSESSMENTS_CREATE = _command("assessments.create", api.AssessRequest, gates.Assessment, "Assess a set")
 ASSESSMENTS_LIST = _query("assessments.list", api.Page, api.Assessments, "Assessments, newest first")
 ASSESSMENTS_SHOW = _query("assessments.show", api.ById, gates.Assessment, "One assessment")
@@ -60,16 +60,16 @@ CANDIDATES_LIST = _query("candidates.list", api.Page, api.Candidates, "Deploymen
 CANDIDATES_SHOW = _query("candidates.show", api.ById, gates.Candidate, "One candidate")
 AUDIT_LIST = _query("audit.list", api.AuditRequest, api.AuditTrail, "The audit trail")
 
-HELLO: Final = Verb(
+HELLO: Final[Verb[api.HelloRequest, api.HelloReply]] = Verb(
     name="hello", role="node", effect="command", request=api.HelloRequest, reply=api.HelloReply,
     description="Admit this life of a node's agent")
-CLAIM: Final = Verb(
+CLAIM: Final[Verb[api.ClaimRequest, api.AnyClaim]] = Verb(
     name="claim", role="node", effect="command", request=api.ClaimRequest, reply=api.AnyClaim,
     description="Claim a delivered job")
-RENEW: Final = Verb(
+RENEW: Final[Verb[api.RenewRequest, api.AnyRenewal]] = Verb(
     name="renew", role="node", effect="command", request=api.RenewRequest, reply=api.AnyRenewal,
     description="Extend a lease")
-REFUSE: Final = Verb(
+REFUSE: Final[Verb[api.RefuseRequest, api.Refused]] = Verb(
     name="refuse", role="node", effect="command", request=api.RefuseRequest, reply=api.Refused,
     description="End a job that this node cannot do")
 

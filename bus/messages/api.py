@@ -22,19 +22,18 @@ from bus.messages.gates import (
     ProfileView,
     Purpose,
     RuntimeProfile,
-    ScanView,
     StartMethod,
 )
 from bus.messages.inventory import NodeInventory, NodeView
 
 
-class Ok(Message, tag="api.ok.v1", kw_only=True):
+class Ok(Message, tag="api.ok.v1", frozen=True, kw_only=True):
     """The request was carried out; `data` has the verb's reply type."""
 
     data: msgspec.Raw
 
 
-class Failed(Message, tag="api.failed.v1", kw_only=True):
+class Failed(Message, tag="api.failed.v1", frozen=True, kw_only=True):
     """The request was refused or failed; nothing was changed."""
 
     failure: Failure
@@ -45,23 +44,23 @@ AnyReply = Ok | Failed
 # --- operators ---------------------------------------------------------------------------------------------------
 
 
-class Nothing(Record, forbid_unknown_fields=True, kw_only=True):
+class Nothing(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """A request without arguments."""
 
 
-class ById(Record, forbid_unknown_fields=True, kw_only=True):
+class ById(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """A request about one thing: its id, an unambiguous beginning of it, or a profile's name."""
 
     id: str
 
 
-class Page(Record, forbid_unknown_fields=True, kw_only=True):
+class Page(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """A request for a list, newest first."""
 
     limit: Positive = 200
 
 
-class ScanRequest(Record, forbid_unknown_fields=True, kw_only=True):
+class ScanRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Scan a folder, relative to the node's artifact root. `request_id` makes a repeat harmless."""
 
     node: Name
@@ -69,13 +68,13 @@ class ScanRequest(Record, forbid_unknown_fields=True, kw_only=True):
     request_id: str
 
 
-class ProfileRequest(Record, forbid_unknown_fields=True, kw_only=True):
+class ProfileRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Store a profile; the same contents under the same name give the same profile."""
 
     profile: RuntimeProfile
 
 
-class AssessRequest(Record, forbid_unknown_fields=True, kw_only=True):
+class AssessRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Assess a set under a profile on a node."""
 
     set_digest: str
@@ -83,7 +82,7 @@ class AssessRequest(Record, forbid_unknown_fields=True, kw_only=True):
     node: Name
 
 
-class ApproveRequest(Record, forbid_unknown_fields=True, kw_only=True):
+class ApproveRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Approve one exact set for one purpose, with a reason."""
 
     set_digest: str
@@ -91,14 +90,14 @@ class ApproveRequest(Record, forbid_unknown_fields=True, kw_only=True):
     reason: str
 
 
-class RevokeRequest(Record, forbid_unknown_fields=True, kw_only=True):
+class RevokeRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Take an approval back, with a reason."""
 
     id: str
     reason: str
 
 
-class QueueProbeRequest(Record, forbid_unknown_fields=True, kw_only=True):
+class QueueProbeRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Queue the fixed-input probe for an assessment. `request_id` makes a repeat harmless."""
 
     assessment_id: str
@@ -106,28 +105,28 @@ class QueueProbeRequest(Record, forbid_unknown_fields=True, kw_only=True):
     start_method: StartMethod = "template"
 
 
-class CancelRequest(Record, forbid_unknown_fields=True, kw_only=True):
+class CancelRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Cancel a probe, with a reason."""
 
     id: str
     reason: str = ""
 
 
-class LogRequest(Record, forbid_unknown_fields=True, kw_only=True):
+class LogRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The bounded log of one attempt; the newest when no attempt is named."""
 
     id: str
     attempt: Positive | None = None
 
 
-class AuditRequest(Record, forbid_unknown_fields=True, kw_only=True):
+class AuditRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The audit trail, newest first, of one thing or of everything."""
 
     id: str | None = None
     limit: Positive = 200
 
 
-class LogView(Record, kw_only=True):
+class LogView(Record, frozen=True, kw_only=True):
     """A bounded log (spec P12). `text` is cleaned for terminals and redacted."""
 
     ref: str
@@ -137,7 +136,7 @@ class LogView(Record, kw_only=True):
     at: datetime
 
 
-class ProbePicture(Record, kw_only=True):
+class ProbePicture(Record, frozen=True, kw_only=True):
     """All recent probes, and the last event that is in them."""
 
     as_of_sequence: int
@@ -146,7 +145,7 @@ class ProbePicture(Record, kw_only=True):
     nodes: tuple[NodeView, ...]
 
 
-class Status(Record, kw_only=True):
+class Status(Record, frozen=True, kw_only=True):
     """The controller's own health, for `doctor` and the status line."""
 
     version: str
@@ -161,43 +160,43 @@ class Status(Record, kw_only=True):
     metrics_url: str | None = None
 
 
-class ArtifactSets(Record, kw_only=True):
+class ArtifactSets(Record, frozen=True, kw_only=True):
     """Reply of `artifacts.list`."""
 
     sets: tuple[ArtifactSet, ...]
 
 
-class Profiles(Record, kw_only=True):
+class Profiles(Record, frozen=True, kw_only=True):
     """Reply of `profiles.list`."""
 
     profiles: tuple[ProfileView, ...]
 
 
-class Assessments(Record, kw_only=True):
+class Assessments(Record, frozen=True, kw_only=True):
     """Reply of `assessments.list`."""
 
     assessments: tuple[Assessment, ...]
 
 
-class Approvals(Record, kw_only=True):
+class Approvals(Record, frozen=True, kw_only=True):
     """Reply of `approvals.list`."""
 
     approvals: tuple[Approval, ...]
 
 
-class Candidates(Record, kw_only=True):
+class Candidates(Record, frozen=True, kw_only=True):
     """Reply of `candidates.list`."""
 
     candidates: tuple[Candidate, ...]
 
 
-class Nodes(Record, kw_only=True):
+class Nodes(Record, frozen=True, kw_only=True):
     """Reply of `nodes.list`."""
 
     nodes: tuple[NodeView, ...]
 
 
-class AuditTrail(Record, kw_only=True):
+class AuditTrail(Record, frozen=True, kw_only=True):
     """Reply of `audit.list`."""
 
     entries: tuple[AuditEntry, ...]
@@ -206,20 +205,20 @@ class AuditTrail(Record, kw_only=True):
 # --- nodes -------------------------------------------------------------------------------------------------------
 
 
-class HelloRequest(Record, kw_only=True):
+class HelloRequest(Record, frozen=True, kw_only=True):
     """An agent introduces this life of it."""
 
     inventory: NodeInventory
 
 
-class HelloReply(Record, kw_only=True):
+class HelloReply(Record, frozen=True, kw_only=True):
     """The agent was admitted, under these rules."""
 
     lease_ttl_s: float
     inventory_interval_s: float
 
 
-class ClaimRequest(Record, kw_only=True):
+class ClaimRequest(Record, frozen=True, kw_only=True):
     """May I work on this delivery? `delivery` is the acknowledgement subject of the message as the agent sees it."""
 
     boot_id: str
@@ -228,7 +227,7 @@ class ClaimRequest(Record, kw_only=True):
     num_delivered: Natural
 
 
-class ClaimGranted(Message, tag="claim.granted.v1", kw_only=True):
+class ClaimGranted(Message, tag="claim.granted.v1", frozen=True, kw_only=True):
     """Yes: a new attempt. The token appears here and nowhere else."""
 
     lease_id: str
@@ -238,26 +237,26 @@ class ClaimGranted(Message, tag="claim.granted.v1", kw_only=True):
     cancel_requested: bool = False
 
 
-class ClaimAlreadyYours(Message, tag="claim.already_yours.v1", kw_only=True):
+class ClaimAlreadyYours(Message, tag="claim.already_yours.v1", frozen=True, kw_only=True):
     """This boot works on it under this lease: drop the second delivery, go on, keep the new delivery alive."""
 
     lease_id: str
     attempt: Positive
 
 
-class ClaimTerminal(Message, tag="claim.terminal.v1", kw_only=True):
+class ClaimTerminal(Message, tag="claim.terminal.v1", frozen=True, kw_only=True):
     """The job has ended; the controller acknowledges this delivery itself."""
 
     state: str
 
 
-class ClaimRetryAfter(Message, tag="claim.retry_after.v1", kw_only=True):
+class ClaimRetryAfter(Message, tag="claim.retry_after.v1", frozen=True, kw_only=True):
     """Somebody's lease still runs: give the message back and pull again after this long."""
 
     delay_s: float
 
 
-class ClaimRefused(Message, tag="claim.refused.v1", kw_only=True):
+class ClaimRefused(Message, tag="claim.refused.v1", frozen=True, kw_only=True):
     """No, and never for this caller."""
 
     failure: Failure
@@ -266,7 +265,7 @@ class ClaimRefused(Message, tag="claim.refused.v1", kw_only=True):
 AnyClaim = ClaimGranted | ClaimAlreadyYours | ClaimTerminal | ClaimRetryAfter | ClaimRefused
 
 
-class RenewRequest(Record, kw_only=True):
+class RenewRequest(Record, frozen=True, kw_only=True):
     """I still work on it."""
 
     boot_id: str
@@ -274,14 +273,14 @@ class RenewRequest(Record, kw_only=True):
     token: str
 
 
-class Renewed(Message, tag="renew.ok.v1", kw_only=True):
+class Renewed(Message, tag="renew.ok.v1", frozen=True, kw_only=True):
     """The lease runs on for this long from now."""
 
     ttl_s: float
     cancel_requested: bool
 
 
-class Fenced(Message, tag="renew.fenced.v1", kw_only=True):
+class Fenced(Message, tag="renew.fenced.v1", frozen=True, kw_only=True):
     """The lease is over: end the operation."""
 
     failure: Failure
@@ -290,7 +289,7 @@ class Fenced(Message, tag="renew.fenced.v1", kw_only=True):
 AnyRenewal = Renewed | Fenced
 
 
-class RefuseRequest(Record, kw_only=True):
+class RefuseRequest(Record, frozen=True, kw_only=True):
     """This job cannot be done here, whatever its message says (unknown kind, undecodable)."""
 
     boot_id: str
@@ -299,7 +298,7 @@ class RefuseRequest(Record, kw_only=True):
     failure: Failure
 
 
-class Refused(Record, kw_only=True):
+class Refused(Record, frozen=True, kw_only=True):
     """What became of the refused job."""
 
     state: Literal["failed", "unknown", "terminal"]

@@ -9,7 +9,7 @@ from bus.messages.gates import ProbeView
 from bus.messages.inventory import NodeView
 
 
-class Event(Message, tag="event.v1", kw_only=True):
+class Event(Message, tag="event.v1", frozen=True, kw_only=True):
     """A committed change.
 
     `sequence` is the audit number in the ledger: it grows by one with every event, so that a reader sees a gap
@@ -27,7 +27,7 @@ class Event(Message, tag="event.v1", kw_only=True):
     node: NodeView | None = None
 
 
-class AuditEntry(Record, kw_only=True):
+class AuditEntry(Record, frozen=True, kw_only=True):
     """One line of the append-only audit trail (spec G6)."""
 
     sequence: int

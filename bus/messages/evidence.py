@@ -36,7 +36,7 @@ class SamplePoint(StrEnum):
     AFTER_EXIT = "after_exit"
 
 
-class HostMemory(Record, kw_only=True):
+class HostMemory(Record, frozen=True, kw_only=True):
     """Memory of the child process as the kernel counts it; `None` with a reason when it cannot be read."""
 
     rss_bytes: int | None = None
@@ -45,14 +45,14 @@ class HostMemory(Record, kw_only=True):
     reason: str | None = None
 
 
-class GpuProcess(Record, kw_only=True):
+class GpuProcess(Record, frozen=True, kw_only=True):
     """A process that NVML lists on the card and that is not ours; it is shown, never adopted (spec S6)."""
 
     pid: int
     used_bytes: int | None = None
 
 
-class GpuSample(Record, kw_only=True):
+class GpuSample(Record, frozen=True, kw_only=True):
     """One reading of one card by UUID; a missing sensor is `None` and named in `unavailable` with the reason."""
 
     uuid: str
@@ -67,7 +67,7 @@ class GpuSample(Record, kw_only=True):
     unavailable: dict[str, str] = {}
 
 
-class Sample(Record, kw_only=True):
+class Sample(Record, frozen=True, kw_only=True):
     """Host and GPU at one point of the probe."""
 
     point: SamplePoint
@@ -76,7 +76,7 @@ class Sample(Record, kw_only=True):
     gpu: GpuSample | None = None
 
 
-class MemorySummary(Record, kw_only=True):
+class MemorySummary(Record, frozen=True, kw_only=True):
     """The four figures an operator asks for, all from one source."""
 
     source: MemorySource
@@ -87,7 +87,7 @@ class MemorySummary(Record, kw_only=True):
     gpu_reason: str | None = None
 
 
-class Reclaim(Record, kw_only=True):
+class Reclaim(Record, frozen=True, kw_only=True):
     """Was the memory given back? The basis says what the verdict rests on (spec P8)."""
 
     verdict: Literal["reclaimed", "not_reclaimed", "not_applicable", "inconclusive"]
@@ -100,7 +100,7 @@ class Reclaim(Record, kw_only=True):
     exit_status: str
 
 
-class Layer(Record, kw_only=True):
+class Layer(Record, frozen=True, kw_only=True):
     """One isolation layer: was it really active, and if not, why."""
 
     name: str
@@ -108,7 +108,7 @@ class Layer(Record, kw_only=True):
     detail: str = ""
 
 
-class Isolation(Record, kw_only=True):
+class Isolation(Record, frozen=True, kw_only=True):
     """What kept the child offline and contained; `none` is said where there was none."""
 
     layers: tuple[Layer, ...]
@@ -118,7 +118,7 @@ class Isolation(Record, kw_only=True):
     refused_attempts: tuple[str, ...] = ()
 
 
-class Output(Record, kw_only=True):
+class Output(Record, frozen=True, kw_only=True):
     """The answer to the fixed input. The input itself is kept as a hash only (spec P2)."""
 
     input_sha256: str
@@ -131,7 +131,7 @@ class Output(Record, kw_only=True):
     repeat_identical: bool
 
 
-class Timings(Record, kw_only=True):
+class Timings(Record, frozen=True, kw_only=True):
     """Durations in milliseconds."""
 
     verify_ms: float = 0.0
@@ -143,7 +143,7 @@ class Timings(Record, kw_only=True):
     total_ms: float = 0.0
 
 
-class Health(Record, kw_only=True):
+class Health(Record, frozen=True, kw_only=True):
     """The four layers (spec P13); capability is not routed in M4 by design."""
 
     process: Literal["healthy", "unhealthy", "unknown"] = "unknown"
@@ -152,7 +152,7 @@ class Health(Record, kw_only=True):
     capability: Literal["not_routed_in_m4"] = "not_routed_in_m4"
 
 
-class ProbeEvidence(Record, kw_only=True):
+class ProbeEvidence(Record, frozen=True, kw_only=True):
     """All that was measured in one attempt. `kind` is always `measured` (spec A11)."""
 
     kind: Literal["measured"] = "measured"
@@ -171,7 +171,7 @@ class ProbeEvidence(Record, kw_only=True):
     runtime_facts: dict[str, str] = {}
 
 
-class PhaseMark(Record, kw_only=True):
+class PhaseMark(Record, frozen=True, kw_only=True):
     """A state that an attempt entered, and when (the node's clock)."""
 
     state: ProbeState
@@ -179,7 +179,7 @@ class PhaseMark(Record, kw_only=True):
     attempt: int
 
 
-class Evidence(Message, tag="evidence.v1", kw_only=True):
+class Evidence(Message, tag="evidence.v1", frozen=True, kw_only=True):
     """Common head of all evidence: who says it, under which lease, and in which order."""
 
     node: str
@@ -191,13 +191,13 @@ class Evidence(Message, tag="evidence.v1", kw_only=True):
     at: datetime
 
 
-class ProbePhase(Evidence, tag="probe.phase.v1", kw_only=True):
+class ProbePhase(Evidence, tag="probe.phase.v1", frozen=True, kw_only=True):
     """A probe entered a phase; `timeline` holds every phase of this attempt, this one last."""
 
     timeline: tuple[PhaseMark, ...]
 
 
-class ProbeFinished(Evidence, tag="probe.finished.v1", kw_only=True):
+class ProbeFinished(Evidence, tag="probe.finished.v1", frozen=True, kw_only=True):
     """The attempt is over: the child is gone and reclaim was checked."""
 
     timeline: tuple[PhaseMark, ...]
@@ -209,7 +209,7 @@ class ProbeFinished(Evidence, tag="probe.finished.v1", kw_only=True):
     log_dropped_bytes: int = 0
 
 
-class ScanFinished(Evidence, tag="scan.finished.v1", kw_only=True):
+class ScanFinished(Evidence, tag="scan.finished.v1", frozen=True, kw_only=True):
     """A scan is over. `manifest` and `evidence` are canonical; both are absent after a failure."""
 
     outcome: Literal["succeeded", "failed", "cancelled"]

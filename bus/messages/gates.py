@@ -22,7 +22,7 @@ Purpose = Literal["lab_execution", "pickle", "production"]
 StartMethod = Literal["template", "fresh"]
 
 
-class FileEntry(Record, kw_only=True):
+class FileEntry(Record, frozen=True, kw_only=True):
     """One member of a set: its path relative to the set's folder (POSIX, UTF-8), its size and its SHA-256."""
 
     path: str
@@ -30,7 +30,7 @@ class FileEntry(Record, kw_only=True):
     sha256: Sha256
 
 
-class Manifest(Record, kw_only=True):
+class Manifest(Record, frozen=True, kw_only=True):
     """The exact files of a set, sorted by path. Its digest is the set's identity (spec A3, G4)."""
 
     files: tuple[FileEntry, ...]
@@ -45,7 +45,7 @@ class Manifest(Record, kw_only=True):
         return sum(file.size_bytes for file in self.files)
 
 
-class WeightFacts(Record, kw_only=True):
+class WeightFacts(Record, frozen=True, kw_only=True):
     """What the header of one weight file says, read without loading it."""
 
     path: str
@@ -56,7 +56,7 @@ class WeightFacts(Record, kw_only=True):
     problem: str | None = None
 
 
-class SetEvidence(Record, kw_only=True):
+class SetEvidence(Record, frozen=True, kw_only=True):
     """What the scan read besides the bytes' digests: small JSON documents and weight headers."""
 
     documents: dict[str, Any] = {}
@@ -64,7 +64,7 @@ class SetEvidence(Record, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-class SetLocation(Record, kw_only=True):
+class SetLocation(Record, frozen=True, kw_only=True):
     """Where a set lies: a node, and a path relative to that node's artifact root."""
 
     node: Name
@@ -72,7 +72,7 @@ class SetLocation(Record, kw_only=True):
     scanned_at: datetime
 
 
-class ArtifactSet(Record, kw_only=True):
+class ArtifactSet(Record, frozen=True, kw_only=True):
     """An immutable set of files and the places where it was seen."""
 
     digest: Digest
@@ -84,7 +84,7 @@ class ArtifactSet(Record, kw_only=True):
     evidence: SetEvidence | None = None
 
 
-class ScanView(Record, kw_only=True):
+class ScanView(Record, frozen=True, kw_only=True):
     """A scan job, as an operator sees it."""
 
     id: str
@@ -98,7 +98,7 @@ class ScanView(Record, kw_only=True):
     failure: Failure | None = None
 
 
-class AdapterFacts(Record, kw_only=True):
+class AdapterFacts(Record, frozen=True, kw_only=True):
     """One adapter as a node declares it. Declared support is never proven support (spec A2)."""
 
     name: str
@@ -111,7 +111,7 @@ class AdapterFacts(Record, kw_only=True):
     formats: tuple[str, ...] = ()
 
 
-class RuntimeEnvironment(Record, kw_only=True):
+class RuntimeEnvironment(Record, frozen=True, kw_only=True):
     """The interpreter and packages in which a node's child processes run; its digest is its identity."""
 
     python: str
@@ -124,7 +124,7 @@ class RuntimeEnvironment(Record, kw_only=True):
         return digest_of(self)
 
 
-class Budgets(Record, kw_only=True):
+class Budgets(Record, frozen=True, kw_only=True):
     """Time budgets of a probe's phases, and of all of them together."""
 
     preparing_s: Positive = 300
@@ -134,7 +134,7 @@ class Budgets(Record, kw_only=True):
     total_s: Positive = 900
 
 
-class RuntimeProfile(Record, kw_only=True):
+class RuntimeProfile(Record, frozen=True, kw_only=True):
     """How a set is to be run. Immutable: another value is another profile (spec G1)."""
 
     name: Name
@@ -156,7 +156,7 @@ class RuntimeProfile(Record, kw_only=True):
         return digest_of(self)
 
 
-class ProfileView(Record, kw_only=True):
+class ProfileView(Record, frozen=True, kw_only=True):
     """A stored profile."""
 
     id: Digest
@@ -165,7 +165,7 @@ class ProfileView(Record, kw_only=True):
     created_by: str
 
 
-class Finding(Record, kw_only=True):
+class Finding(Record, frozen=True, kw_only=True):
     """One finding of an assessment: a closed code, the fact it rests on, and what to do."""
 
     code: str
@@ -175,7 +175,7 @@ class Finding(Record, kw_only=True):
     remedy: str
 
 
-class EstimatePart(Record, kw_only=True):
+class EstimatePart(Record, frozen=True, kw_only=True):
     """One addend of an estimate."""
 
     name: str
@@ -183,7 +183,7 @@ class EstimatePart(Record, kw_only=True):
     basis: str
 
 
-class Estimate(Record, kw_only=True):
+class Estimate(Record, frozen=True, kw_only=True):
     """Memory that the model will probably need. Never a measurement (spec A11)."""
 
     kind: Literal["estimated"] = "estimated"
@@ -191,7 +191,7 @@ class Estimate(Record, kw_only=True):
     parts: tuple[EstimatePart, ...] = ()
 
 
-class Assessment(Record, kw_only=True):
+class Assessment(Record, frozen=True, kw_only=True):
     """A compatibility assessment (spec A1). `stale_because` is derived at every read, never stored (A18)."""
 
     id: str
@@ -213,7 +213,7 @@ class Assessment(Record, kw_only=True):
     approvals: tuple[str, ...] = ()
 
 
-class Approval(Record, kw_only=True):
+class Approval(Record, frozen=True, kw_only=True):
     """An operator's word that one exact set may be used for one purpose (spec G4)."""
 
     id: str
@@ -227,7 +227,7 @@ class Approval(Record, kw_only=True):
     revoke_reason: str | None = None
 
 
-class ProbeView(Record, kw_only=True):
+class ProbeView(Record, frozen=True, kw_only=True):
     """A probe, as an operator sees it; `evidence` comes with `show` and with the last event only."""
 
     id: str
@@ -255,7 +255,7 @@ class ProbeView(Record, kw_only=True):
     evidence: ProbeEvidence | None = None
 
 
-class Candidate(Record, kw_only=True):
+class Candidate(Record, frozen=True, kw_only=True):
     """The end of M4: lab ready, never production (spec G2)."""
 
     id: str

@@ -9,7 +9,7 @@ from bus.messages.base import Message, Record
 from bus.messages.gates import Natural, RuntimeEnvironment
 
 
-class GpuFacts(Record, kw_only=True):
+class GpuFacts(Record, frozen=True, kw_only=True):
     """One card: identity and what compatibility depends on (spec A7)."""
 
     uuid: str
@@ -18,7 +18,7 @@ class GpuFacts(Record, kw_only=True):
     compute_capability: str | None = None
 
 
-class HardwareFacts(Record, kw_only=True):
+class HardwareFacts(Record, frozen=True, kw_only=True):
     """The machine. `gpu_reason` says why there is no card to speak of, when there is none."""
 
     cpu_model: str
@@ -31,7 +31,7 @@ class HardwareFacts(Record, kw_only=True):
     gpu_reason: str | None = None
 
 
-class ActiveJob(Record, kw_only=True):
+class ActiveJob(Record, frozen=True, kw_only=True):
     """A job this node works on now."""
 
     job_id: str
@@ -39,7 +39,7 @@ class ActiveJob(Record, kw_only=True):
     attempt: int
 
 
-class NodeInventory(Message, tag="node.inventory.v1", kw_only=True):
+class NodeInventory(Message, tag="node.inventory.v1", frozen=True, kw_only=True):
     """A node's whole picture; the last one per node is kept in the inventory stream."""
 
     node: str
@@ -55,7 +55,7 @@ class NodeInventory(Message, tag="node.inventory.v1", kw_only=True):
     active: tuple[ActiveJob, ...] = ()
 
 
-class NodeView(Record, kw_only=True):
+class NodeView(Record, frozen=True, kw_only=True):
     """A node as the controller sees it. `liveness` is derived from the age of its last word."""
 
     name: str

@@ -13,7 +13,7 @@ from bus.messages.base import Message
 from bus.messages.gates import Digest, Manifest, Name, Positive, RuntimeProfile, StartMethod
 
 
-class ScanJob(Message, tag="scan.job.v1", kw_only=True):
+class ScanJob(Message, tag="scan.job.v1", frozen=True, kw_only=True):
     """Hash every file of a folder below the node's artifact root."""
 
     job_id: str
@@ -23,7 +23,7 @@ class ScanJob(Message, tag="scan.job.v1", kw_only=True):
     deadline_at: datetime
 
 
-class ProbeJob(Message, tag="probe.job.v1", kw_only=True):
+class ProbeJob(Message, tag="probe.job.v1", frozen=True, kw_only=True):
     """Run the fixed-input probe on exactly these files (spec P5)."""
 
     job_id: str
@@ -45,13 +45,13 @@ class ProbeJob(Message, tag="probe.job.v1", kw_only=True):
 AnyJob = ScanJob | ProbeJob
 
 
-class CancelCommand(Message, tag="command.cancel.v1", kw_only=True):
+class CancelCommand(Message, tag="command.cancel.v1", frozen=True, kw_only=True):
     """A hint that a job is to be cancelled; the renew reply repeats it."""
 
     job_id: str
 
 
-class ProveCommand(Message, tag="command.prove.v1", kw_only=True):
+class ProveCommand(Message, tag="command.prove.v1", frozen=True, kw_only=True):
     """Asks the agent with this boot id to say hello again: a second one knocks under the same key."""
 
     boot_id: str

@@ -67,7 +67,7 @@ def test_every_state_is_reachable_and_every_life_can_end(table: Any) -> None:
         if not further:
             break
         reached |= further
-    assert reached == set(type(table.initial))
+    assert reached == set(table.initial.__class__)
     assert not [state for (state, _) in table.edges if state in table.terminal]
     for state in reached - table.terminal:
         assert any(source is state for (source, _) in table.edges)

@@ -50,7 +50,7 @@ def test_what_looks_like_a_credential_is_redacted(secret: str) -> None:
     shown = redact(f"before {secret} after")
     assert "[redacted]" in shown
     assert shown.startswith("before ")
-    assert secret.split(" ")[-1].split("=")[-1] not in shown
+    assert secret.rsplit(" ", maxsplit=1)[-1].rsplit("=", maxsplit=1)[-1] not in shown
 
 
 def test_the_password_of_an_address_is_redacted() -> None:
