@@ -199,7 +199,7 @@ def _resolve(_: Fault) -> None:
 def _subprocess(fault: Fault) -> None:
     code = f"import socket; socket.create_connection(('127.0.0.1', {fault.amount}), 1)"
     try:
-        subprocess.run([sys.executable, "-c", code], check=False, timeout=10)
+        subprocess.run([sys.executable, "-P", "-c", code], check=False, timeout=10)
     except OSError as error:
         sys.stderr.write(f"subprocess refused: {error.strerror}\n")
 
