@@ -138,6 +138,14 @@ class Claims:
 
     async def keep(self, lease: Lease) -> None:
         """Renew `lease` until it is over; run it as a task and cancel it when the work is done."""
+        try:
+            await self._keep(lease)
+        except Exception as error:  # noqa: BLE001 -- logged whole; work without a living keeper would never be fenced
+            _log.exception("a defect of the agent ended the renewals of lease %s", lease.id)
+            message = f"the renewals ended with {type(error).__name__}"
+            lease.finish(ModelForgeError(ErrorCode.NODE_FAULT, message))
+
+    async def _keep(self, lease: Lease) -> None:
         backoff = Backoff(lease.ttl_s / 30, lease.ttl_s / 6)
         pause_s = lease.ttl_s / RENEWALS_PER_TTL
         while not await happened(lease.ended, min(pause_s, lease.remaining_s)):

@@ -31,6 +31,7 @@ class ProbeRecord:
         profile: what the probe was asked to run.
         adapter_version: of the adapter's package on this node.
         gpu_reason: why there is no GPU figure, when there is none.
+        fallback_reason: why the child was not started as the job asks; `None` when it was.
         clean_exit: did the child end by itself with status 0, after it had unloaded?
         died: did the child end by itself in any other way?
     """
@@ -44,6 +45,7 @@ class ProbeRecord:
     start_ms: float = 0.0
     total_ms: float = 0.0
     start_method: StartMethod = "fresh"
+    fallback_reason: str | None = None
     isolated: Isolated | None = None
     loaded: Loaded | None = None
     probed: Probed | None = None
@@ -69,8 +71,14 @@ class ProbeRecord:
             reclaim=self.reclaim,
             health=self._health(),
             output=self.probed.output if self.probed else None,
-            runtime_facts=scrub.facts(loaded.facts) if loaded else {},
+            runtime_facts=scrub.facts(self._facts()),
         )
+
+    def _facts(self) -> dict[str, str]:
+        facts = dict(self.loaded.facts) if self.loaded else {}
+        if self.fallback_reason is not None:
+            facts["start_method_fallback"] = self.fallback_reason
+        return facts
 
     def _timings(self) -> Timings:
         loaded, probed, unloaded = self.loaded, self.probed, self.unloaded

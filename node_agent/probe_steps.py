@@ -42,6 +42,8 @@ _MIB: Final = 1024 * 1024
 # A violation is the verdict; this long the child may still say what else it tried, and write its log.
 VIOLATION_GRACE_S: Final = 1.0
 START_GRACE_S: Final = 1.0
+# A library that tries again and again says nothing new.
+MAX_REFUSED_ATTEMPTS: Final = 100
 _log = logging.getLogger(__name__)
 F = TypeVar("F", Isolated, Prepared, Loaded, Probed, Checked, Unloaded)
 
@@ -152,8 +154,7 @@ class ProbeSteps:
         # Shielded: a child that is born while the attempt is being ended must not be lost, see `end_child`.
         child = self.child = await asyncio.shield(self._starting)
         self._record.start_method = child.start_method
-        if child.fallback_reason is not None:
-            _log.warning("probe %s was not forked from a template: %s", self._job.job_id, child.fallback_reason)
+        self._record.fallback_reason = child.fallback_reason
         model = self._place.artifact_root / check_relative(self._job.location)
         await child.send(
             Bootstrap(
@@ -211,7 +212,7 @@ class ProbeSteps:
     async def _next(self, child: Child) -> UpFrame:
         left_s = max(0.0, self._phase_ends_s - time.monotonic())
         try:
-            return await child.receive(left_s if self._violation is None else min(left_s, VIOLATION_GRACE_S))
+            return await child.receive(left_s)
         except (TimeoutError, ChildGone) as error:
             if self._violation is not None:
                 raise self._offline_violation(self._violation) from error
@@ -220,9 +221,11 @@ class ProbeSteps:
             raise await self._crash(child) from error
 
     def _note(self, violation: Violation) -> None:
-        self._record.refused_attempts.append(f"{violation.call} ({violation.family})")
+        if len(self._record.refused_attempts) < MAX_REFUSED_ATTEMPTS:
+            self._record.refused_attempts.append(f"{violation.call} ({violation.family})")
         if violation.breaks_offline and self._violation is None:
             self._violation = violation
+            self._phase_ends_s = min(self._phase_ends_s, time.monotonic() + VIOLATION_GRACE_S)
 
     def _offline_violation(self, violation: Violation) -> ModelForgeError:
         message = f"the runtime tried to use the network: {violation.call} ({violation.family}); it was refused"
