@@ -39,9 +39,9 @@ check: $(STAMP) ## Lint, format, types, import contracts, house rules, generated
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/lint-imports --no-cache --no-logo
 	@$(BIN)/python -P docs/generate.py --check
-	@$(BIN)/python -P -m pytest -q tests/house $(PYTEST_ARGS)
+	@$(BIN)/python -P -m pytest -q -n $(WORKERS) --dist loadfile tests/house $(PYTEST_ARGS)
 
 format: $(STAMP) ## Put the code into the one layout, and mend what the linter can mend by itself.
 	@$(BIN)/ruff check --fix

@@ -50,7 +50,8 @@ def tree(path: str) -> ast.Module:
     return ast.parse(text(path), filename=path)
 
 
-def imported_roots(path: str) -> set[str]:
+@cache
+def imported_roots(path: str) -> frozenset[str]:
     """First names of everything that a file imports, also inside functions."""
     found: set[str] = set()
     for node in ast.walk(tree(path)):
@@ -60,4 +61,4 @@ def imported_roots(path: str) -> set[str]:
             found.add(node.module.split(".", maxsplit=1)[0])
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "importlib.import_module":
             found.update(str(a.value).split(".", maxsplit=1)[0] for a in node.args if isinstance(a, ast.Constant))
-    return found
+    return frozenset(found)
