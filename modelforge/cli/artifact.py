@@ -37,7 +37,7 @@ def artifact() -> None:
 @click.option("--request-id", help="Makes a repeat of this command harmless (default: a fresh one).")
 @click.pass_obj
 def scan(
-    app: App, path: str, node: str | None, wait: bool, timeout_s: float, request_id: str | None,  # noqa: FBT001
+    app: App, path: str, node: str | None, wait: bool, timeout_s: float, request_id: str | None,
 ) -> int:
     """Hash every file of the folder PATH, which is relative to the node's artifact root."""
 

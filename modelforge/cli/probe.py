@@ -37,7 +37,7 @@ def probe() -> None:
 @click.option("--request-id", help="Makes a repeat of this command harmless (default: a fresh one).")
 @click.pass_obj
 def queue(
-    app: App, assessment: str, wait: bool, timeout_s: float, fresh: bool, request_id: str | None,  # noqa: FBT001
+    app: App, assessment: str, wait: bool, timeout_s: float, fresh: bool, request_id: str | None,
 ) -> int:
     """Queue the probe that ASSESSMENT allows, on the node that it names."""
     request = QueueProbeRequest(
@@ -121,7 +121,7 @@ def _result(one: ProbeView) -> str:
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=120.0, show_default=True,
               metavar="SECONDS", help="How long to wait.")
 @click.pass_obj
-def cancel(app: App, id_: str, reason: str, wait: bool, timeout_s: float) -> None:  # noqa: FBT001 -- a flag
+def cancel(app: App, id_: str, reason: str, wait: bool, timeout_s: float) -> None:
     """Cancel a probe: its child is ended and its memory checked."""
 
     async def work(operator: Operator) -> ProbeView:

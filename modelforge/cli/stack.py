@@ -72,7 +72,7 @@ def _tell_ready(app: App, stack: Stack) -> None:
 @click.command(cls=LocalCommand)
 @click.option("--keep", is_flag=True, help="Let the stack run on afterwards, until Ctrl-C.")
 @click.pass_obj
-def demo(app: App, keep: bool) -> int:  # noqa: FBT001 -- a flag
+def demo(app: App, keep: bool) -> int:
     """Take a real packaged embedding model through every gate, and print the evidence.
 
     Runs a stack of its own on a free port, in the folder `demo` of the state folder; the configuration file plays no
