@@ -5,6 +5,7 @@ Everything goes through the controller's service, as an operator would do it; th
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import time
 import uuid
@@ -18,6 +19,7 @@ from bus.messages.api import (
     ApproveRequest,
     AssessRequest,
     ById,
+    CancelRequest,
     LogRequest,
     LogView,
     ProfileRequest,
@@ -54,6 +56,7 @@ PROFILE: Final = RuntimeProfile(name="demo-minilm-cpu")
 REASON: Final = "modelforge demo: the packaged MiniLM, for a probe on this machine"
 SCAN_LIMIT_S: Final = 120.0
 PROBE_LIMIT_S: Final = 300.0
+CANCEL_LIMIT_S: Final = 2.0
 
 
 class DemoReport(Record, frozen=True, kw_only=True):
@@ -165,11 +168,23 @@ class Demo:
             for line in marks.news(view):
                 self._out.note(f"      {line}")
 
-        ended = await follow_probe(
-            self._operator, self._out.spinner, queued.id, timeout_s=PROBE_LIMIT_S, changed=tell)
+        try:
+            ended = await follow_probe(
+                self._operator, self._out.spinner, queued.id, timeout_s=PROBE_LIMIT_S, changed=tell)
+        except asyncio.CancelledError:
+            await self._cancel(queued.id)
+            raise
         if ended.failure is not None:
             raise ModelForgeError.from_failure(ended.failure)
         return ended
+
+    async def _cancel(self, probe_id: str) -> None:
+        """Take the probe along when the operator interrupts; else the next start of this stack would go on with it."""
+        request = CancelRequest(id=probe_id, reason="modelforge demo was interrupted")
+        try:
+            await self._operator.call(verbs.PROBES_CANCEL, request, timeout_s=CANCEL_LIMIT_S)
+        except ModelForgeError as error:
+            self._out.note(f"      the probe could not be cancelled: {error.code}", "warn")
 
     async def _candidate(self, probe: ProbeView) -> Candidate:
         if probe.candidate_id is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bus import verbs
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _SKEW_LIMIT_S: Final = 5.0
 _SLOW_ROUND_TRIP_S: Final = 0.5
 _OUTBOX_LIMIT: Final = 100
+_OTHERS: Final = 0o077
 
 
 async def stack_checks(settings: ClientSettings) -> list[Check]:
@@ -38,7 +40,7 @@ def _failed(name: str, error: ModelForgeError) -> Check:
 
 
 async def _ask(operator: Operator, settings: ClientSettings) -> list[Check]:
-    checks = [Check(name="credentials", level="ok", detail=f"{settings.credentials} accepted as {settings.user}")]
+    checks = [check_credentials(settings)]
     try:
         round_trip_s = await operator.client.round_trip()
         slow = round_trip_s > _SLOW_ROUND_TRIP_S
@@ -57,6 +59,15 @@ async def _ask(operator: Operator, settings: ClientSettings) -> list[Check]:
         fix = "modelforge up, or start an agent"
         return [*checks, Check(name="nodes", level="fail", detail="no node has ever said hello", fix=fix)]
     return [*checks, *(check_node(node) for node in nodes)]
+
+
+def check_credentials(settings: ClientSettings) -> Check:
+    """The key was accepted; nobody else should be able to read it."""
+    detail = f"{settings.credentials} accepted as {settings.user}"
+    if Path(settings.credentials).stat().st_mode & _OTHERS:
+        fix = f"chmod 600 {settings.credentials}"
+        return Check(name="credentials", level="warn", detail=f"{detail}; others can read it", fix=fix)
+    return Check(name="credentials", level="ok", detail=detail)
 
 
 def check_controller(status: Status) -> Check:

@@ -11,6 +11,7 @@ from bus.errors import ErrorCode, ModelForgeError
 from bus.ids import now
 from bus.messages.api import Status
 from bus.messages.inventory import NodeView
+from bus.settings import ClientSettings
 from modelforge import doctor, doctor_stack
 
 
@@ -78,3 +79,13 @@ def test_a_node_that_cannot_work_is_named(liveness: Any, level: str) -> None:
     check = doctor_stack.check_node(NodeView(name="local", enabled=True, lab_eligible=True, liveness=liveness))
     assert check.level == level
     assert check.fix
+
+
+def test_a_key_that_others_can_read_is_a_warning(tmp_path: Path) -> None:
+    key = tmp_path / "k.nk"
+    key.write_text("seed")
+    settings = ClientSettings(url="nats://h:1", user="alice", credentials=str(key))
+    key.chmod(0o644)
+    assert doctor_stack.check_credentials(settings).fix == f"chmod 600 {key}"
+    key.chmod(0o600)
+    assert doctor_stack.check_credentials(settings).level == "ok"
