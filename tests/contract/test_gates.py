@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
-from adapters.payloads import EMBEDDING_INPUT
 from bus.codec import decode
-from bus.errors import ErrorCode, ModelForgeError
+from bus.errors import ErrorCode
 from bus.messages import api
 from bus.messages.events import Event
-from bus.messages.gates import Purpose, SetEvidence, WeightFacts
+from bus.messages.gates import Purpose
 from bus.messages.jobs import CancelCommand, ProbeJob
 from bus.states import JobState, ProbeEvent, ProbeState
-from controller.gates import artifact_sets
 from controller.gates import candidates as candidate_gate
 from controller.gates import probes as probe_gate
 from controller.store import nodes
+from tests.support.gates import counts, refused
 from tests.support.ledger import (
     NODE,
     PATH,
@@ -33,21 +31,8 @@ from tests.support.ledger import (
     model_files,
     open_lab,
     safetensors_bytes,
-    scanned,
     with_adapter,
 )
-
-
-async def refused(awaitable: Any, code: ErrorCode) -> ModelForgeError:
-    with pytest.raises(ModelForgeError) as caught:
-        await awaitable
-    assert caught.value.code is code
-    return caught.value
-
-
-async def counts(lab: Lab) -> dict[str, int]:
-    tables = ("jobs", "probes", "audit", "outbox", "candidates", "approvals", "assessments")
-    return {table: (await lab.rows(f"SELECT count(*) AS n FROM {table}"))[0]["n"] for table in tables}  # noqa: S608
 
 
 @pytest.mark.req("G1", "G2", "A1")
@@ -314,112 +299,3 @@ async def test_a_changed_node_stops_a_waiting_probe_and_a_revocation_marks_the_c
         await change_fact(lab, "disabled")
         failure = await lab.store.write(lambda tx: probe_gate.still_allowed(tx, waiting.id))
         assert failure is not None
-
-
-def bytes_below(folder: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in folder.iterdir())
-
-
-@pytest.mark.req("P2")
-async def test_the_fixed_input_is_nowhere_in_the_ledger(tmp_path: Path) -> None:
-    async with open_lab(tmp_path) as lab:
-        assessment = await lab.ready()
-        probe = await lab.queue(assessment.id)
-        await lab.run(probe.id, *WHOLE_RUN)
-    data = bytes_below(tmp_path)
-    assert assessment.id.encode() in data
-    assert EMBEDDING_INPUT.encode() not in data
-    assert b"runtime compatibility probe" not in data
-
-
-async def test_a_profile_is_immutable_and_idempotent(tmp_path: Path) -> None:
-    async with open_lab(tmp_path) as lab:
-        first = await lab.profile()
-        assert await lab.profile() == first
-        await refused(lab.profile(batch_size=2), ErrorCode.PROFILE_CONFLICT)
-        for wrong in ({"gpu_uuid": "GPU-1"}, {"threads": 5_000}, {"adapter": "os.system"}, {"adapter": ""}):
-            await refused(lab.profile(name="wrong", **wrong), ErrorCode.INVALID_ARGUMENT)
-
-
-@pytest.mark.parametrize(
-    ("path", "code"),
-    [
-        ("", ErrorCode.INVALID_ARGUMENT),
-        ("a\x1b[31m", ErrorCode.INVALID_ARGUMENT),
-        ("a\\b", ErrorCode.INVALID_ARGUMENT),
-        ("x" * 1_025, ErrorCode.INVALID_ARGUMENT),
-        ("/etc", ErrorCode.PATH_OUTSIDE_ROOT),
-        ("../x", ErrorCode.PATH_OUTSIDE_ROOT),
-        ("a/../../x", ErrorCode.PATH_OUTSIDE_ROOT),
-    ],
-)
-async def test_a_path_that_can_never_be_right_is_refused_before_anything_is_written(
-    tmp_path: Path, path: str, code: ErrorCode
-) -> None:
-    async with open_lab(tmp_path) as lab:
-        await lab.hello()
-        before = await counts(lab)
-        request = api.ScanRequest(node=NODE, path=path, request_id="r")
-        await refused(lab.call("artifacts.scan", request), code)
-        assert await counts(lab) == before
-
-
-async def test_a_scan_names_a_known_node_and_one_form_of_a_path(tmp_path: Path) -> None:
-    async with open_lab(tmp_path) as lab:
-        request = api.ScanRequest(node=NODE, path="./models//tiny/", request_id="r")
-        await refused(lab.call("artifacts.scan", request), ErrorCode.NODE_UNKNOWN)
-        await lab.hello()
-        view = await lab.call("artifacts.scan", request)
-        assert view.path == PATH
-        assert await lab.call("artifacts.scan", request) == view
-        other = api.ScanRequest(node=NODE, path="other", request_id="r")
-        await refused(lab.call("artifacts.scan", other), ErrorCode.INVALID_ARGUMENT)
-
-
-async def test_a_manifest_that_is_not_canonical_is_refused(tmp_path: Path) -> None:
-    async with open_lab(tmp_path) as lab:
-        await lab.hello()
-        for files in ({"../x": b"1"}, {"/x": b"1"}, {"a//b": b"1"}, {}):
-            await refused(lab.scan(files), ErrorCode.EVIDENCE_REFUSED)
-        assert (await lab.rows("SELECT count(*) AS n FROM artifact_sets"))[0]["n"] == 0
-
-
-@pytest.mark.req("B1")
-async def test_what_a_node_sends_about_a_set_is_cleaned_and_bounded(tmp_path: Path) -> None:
-    async with open_lab(tmp_path) as lab:
-        await lab.hello()
-        manifest, _ = scanned({"config.json": b"{}", "w.bin": b"1"})
-        evil = SetEvidence(
-            documents={"config.json": {"a\x1b[2J": "b\x1b[31m"}, "/etc/passwd": {"x": 1}},
-            weights=(
-                WeightFacts(path="w.bin", format="unknown", problem="\x1b[1m"),
-                WeightFacts(path="no", format="gguf"),
-            ),
-            notes=("\x1b]0;title\x07note",) * 1_000,
-        )
-        huge = SetEvidence(notes=("x" * 1_000_000,))
-        view = await lab.call("artifacts.scan", api.ScanRequest(node=NODE, path="p", request_id="r"))
-        digest = await lab.store.write(lambda tx: artifact_sets.record_scan(tx, view.id, NODE, manifest, evil))
-        kept = (await lab.call("artifacts.show", api.ById(id=digest))).evidence
-        assert kept.documents == {"config.json": {"a": "b"}}
-        assert [facts.path for facts in kept.weights] == ["w.bin"]
-        assert kept.weights[0].problem == ""
-        assert set(kept.notes) == {"note"}
-        assert len(kept.notes) == 100
-        record = lab.store.write(lambda tx: artifact_sets.record_scan(tx, view.id, NODE, manifest, huge))
-        await refused(record, ErrorCode.EVIDENCE_REFUSED)
-        record = lab.store.write(lambda tx: artifact_sets.record_scan(tx, view.id, "other", manifest, evil))
-        await refused(record, ErrorCode.EVIDENCE_REFUSED)
-
-
-async def test_a_job_that_the_bus_cannot_carry_never_reaches_the_outbox(tmp_path: Path) -> None:
-    async with open_lab(tmp_path) as lab:
-        await lab.hello()
-        extra = {f"{'folder' * 20}/{number:05}": b"" for number in range(5_000)}
-        digest = await lab.scan({**model_files(), **extra})
-        await lab.profile()
-        assessment = await lab.assess(digest)
-        await lab.approve(digest)
-        before = await counts(lab)
-        await refused(lab.queue(assessment.id), ErrorCode.MESSAGE_TOO_LARGE)
-        assert await counts(lab) == before
