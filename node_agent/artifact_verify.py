@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.gates import FileEntry, Manifest
 from node_agent.artifact_hash import Watch, hash_files
-from node_agent.artifact_root import ArtifactRoot, Member, changed
+from node_agent.artifact_root import ArtifactRoot, Member, Stamp, changed
 
 # Enough to name an extra file; a folder with more of them is another folder.
 _EXTRA_FILES: Final = 64
@@ -64,7 +65,14 @@ def compare_stamps(artifacts: ArtifactRoot, folder: str, members: tuple[Member, 
     _compare_names(members, now)
     for before, after in zip(members, now, strict=True):
         if before.stamp != after.stamp:
-            raise changed(before.path, "it changed while the set was in use")
+            raise changed(before.path, _what_changed(before.stamp, after.stamp))
+
+
+def _what_changed(before: Stamp, after: Stamp) -> str:
+    """A new link or permission moves the change time too; whether the contents moved with it cannot be told later."""
+    if replace(before, ctime_ns=after.ctime_ns) == after:
+        return "its contents, permissions or links changed while the set was in use; nothing else may touch the folder"
+    return "it changed while the set was in use"
 
 
 def _list(artifacts: ArtifactRoot, folder: str, wanted_files: int) -> tuple[Member, ...]:
