@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bus import subjects
-from bus.client import BusClient, JsError
+from bus.client import BusClient
 from bus.codec import decode
 from bus.errors import ErrorCode, ModelForgeError, Retry
 from bus.lease_puller import ConsumerGone, Delivered, LeasePuller
@@ -29,6 +29,7 @@ ACK_TIMEOUT_S: Final = 2.0
 GIVE_BACK_S: Final = 1.0
 TAKE_GRACE_S: Final = 5.0
 RESET_IDLE_S: Final = 60.0
+RESET_TIMEOUT_S: Final = 2.0
 # A message that no try can handle (a defect) is audited and ended after this many deliveries.
 MAX_DELIVERIES: Final = 5
 _UNREADABLE: Final = frozenset({ErrorCode.MALFORMED_MESSAGE, ErrorCode.UNKNOWN_KIND})
@@ -72,6 +73,8 @@ class Intake:
         except asyncio.CancelledError:
             # The end of the process waits for the message in hand: unacknowledged, it would stay away for a while.
             await asyncio.wait({taking}, timeout=TAKE_GRACE_S)
+            if taking.done() and not taking.cancelled() and taking.exception() is not None:
+                _log.warning("the last evidence was not taken: %s", taking.exception())
             raise
 
     def request_reset(self) -> None:
@@ -90,14 +93,17 @@ class Intake:
         """
         if not await self._reset_wake.wait(RESET_IDLE_S):
             return
+        consumer = f"{subjects.EVIDENCE_STREAM}.{subjects.EVIDENCE_CONSUMER}"
         try:
-            await self._client.js(f"CONSUMER.RESET.{subjects.EVIDENCE_STREAM}.{subjects.EVIDENCE_CONSUMER}")
-        except JsError as error:
+            # Asked first: the server does not answer a reset of a consumer that is not there.
+            await self._client.js(f"CONSUMER.INFO.{consumer}", timeout_s=RESET_TIMEOUT_S)
+            await self._client.js(f"CONSUMER.RESET.{consumer}", timeout_s=RESET_TIMEOUT_S)
+        except ModelForgeError as error:
+            if error.info.retry is Retry.LATER:
+                self._reset_wake.set()
+                raise
             # The consumer is being made again and begins anew by itself, or the server is too old to know this.
-            _log.warning("unacknowledged evidence comes again after its wait only: %s", error)
-        except ModelForgeError:
-            self._reset_wake.set()
-            raise
+            _log.info("unacknowledged evidence comes again by itself only: %s", error)
 
     async def take(self, delivered: Delivered) -> None:
         """Handle one delivery to its acknowledgement, its end or its return; raises as `step` does."""
