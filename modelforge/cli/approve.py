@@ -57,7 +57,7 @@ def add(app: App, set_: str, reason: str, purpose: Purpose, confirm: str | None)
 
     made = with_operator(app, work)
     app.out.result("approval", made, lambda: _card(made))
-    app.out.next("modelforge probe queue ASSESSMENT --wait")
+    app.next("modelforge probe queue ASSESSMENT --wait")
 
 
 def _confirm(exact: ArtifactSet, confirm: str | None) -> None:

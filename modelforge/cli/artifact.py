@@ -53,7 +53,7 @@ def scan(
         raise ModelForgeError.from_failure(view.failure)
     app.out.result("scan", view, lambda: _scan_card(view))
     if view.set_digest is not None:
-        app.out.next(f"modelforge assess {text.short(view.set_digest)} --profile PROFILE --node {view.node}")
+        app.next(f"modelforge assess {text.short(view.set_digest)} --profile PROFILE --node {view.node}")
     return 0
 
 

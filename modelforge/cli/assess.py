@@ -46,11 +46,11 @@ def create(app: App, set_: str, profile: str, node: str | None) -> int:
     made = with_operator(app, work)
     app.out.result("assessment", made, lambda: assessment_card(made))
     if made.verdict == "blocked":
-        app.out.next("fix each blocker, then assess again")
+        app.out.note("fix each blocker, then assess again", "quiet")
         return Exit.FAILED
     if not made.approvals:
-        app.out.next(f"modelforge approve add {made.set_digest} --reason WHY")
-    app.out.next(f"modelforge probe queue {made.id} --wait")
+        app.next(f"modelforge approve add {made.set_digest} --reason WHY")
+    app.next(f"modelforge probe queue {made.id} --wait")
     return Exit.OK
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,14 +26,21 @@ class App:
     Attributes:
         out: the two streams.
         state: the state folder; may not exist yet.
+        named_state: was the state folder given by flag? Then the next command needs it too.
         config: the configuration file in use, or `None`.
         flags: values of the connection flags, `None` where not given.
     """
 
     out: Output
     state: Path
+    named_state: bool
     config: Path | None
     flags: dict[str, str | None] = field(default_factory=dict)
+
+    def next(self, *commands: str) -> None:
+        """Suggest what to type now, so that it works when it is copied."""
+        folder = f" --state {shlex.quote(str(self.state))}" if self.named_state else ""
+        self.out.next(*(f"{command}{folder}" for command in commands))
 
     def client(self) -> ClientSettings:
         """How to reach the controller: defaults, file, variables, flags, then what `modelforge up` wrote.
@@ -85,6 +93,7 @@ class LocalCommand(click.RichCommand):
         ctx.obj = App(
             out=Output(as_json=bool(taken["as_json"]), no_color=bool(taken["no_color"])),
             state=(taken["state"] or state_folder()).expanduser().resolve(),
+            named_state=taken["state"] is not None,
             config=taken["config"] or config_file(),
             flags={name: taken[name] for name in _CONNECTION},
         )

@@ -54,10 +54,10 @@ def queue(
     view = with_operator(app, work)
     app.out.result("probe", view, lambda: probe_card(view))
     if not wait:
-        app.out.next(f"modelforge probe watch {view.id}")
+        app.next(f"modelforge probe watch {view.id}")
         return Exit.OK
     if view.candidate_id is not None:
-        app.out.next(f"modelforge candidate show {view.candidate_id}")
+        app.next(f"modelforge candidate show {view.candidate_id}")
     return probe_exit(app, view)
 
 
@@ -132,7 +132,7 @@ def cancel(app: App, id_: str, reason: str, wait: bool, timeout_s: float) -> Non
     app.out.result("probe", view, lambda: f"probe {view.id} is {view.state}"
                    + (", cancel requested" if view.cancel_requested and view.finished_at is None else ""))
     if not wait and view.finished_at is None:
-        app.out.next(f"modelforge probe watch {view.id}")
+        app.next(f"modelforge probe watch {view.id}")
 
 
 @probe.command(cls=Command)

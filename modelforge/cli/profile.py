@@ -53,7 +53,7 @@ def create(app: App, /, name: str | None, file: Path | None, **flags: Any) -> No
     request = ProfileRequest(profile=wanted)
     view = with_operator(app, lambda operator: operator.call(verbs.PROFILES_CREATE, request))
     app.out.result("profile", view, lambda: profile_card(view))
-    app.out.next(f"modelforge assess SET --profile {view.profile.name} --node NODE")
+    app.next(f"modelforge assess SET --profile {view.profile.name} --node NODE")
 
 
 def read_toml(file: Path) -> dict[str, Any]:

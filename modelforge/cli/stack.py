@@ -66,7 +66,7 @@ def _tell_ready(app: App, stack: Stack) -> None:
     app.out.line("up", facts, lambda: (
         f"ready at {stack.client.url} as {stack.client.user}, node {stack.plan.node_name}, "
         f"artifacts below {stack.plan.artifact_root}"))
-    app.out.next("modelforge artifact scan PATH", "modelforge tui", "modelforge doctor")
+    app.next("modelforge artifact scan PATH", "modelforge tui", "modelforge doctor")
 
 
 @click.command(cls=LocalCommand)

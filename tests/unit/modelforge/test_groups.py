@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.gates import ArtifactSet
 from modelforge.cli import approve, assess, boundary, main
 from modelforge.cli.artifact import exit_of, require_digest_or_prefix
+from modelforge.cli.command import App
+from modelforge.cli.output import Output
 
 HEX = "ab" * 32
 
@@ -74,3 +77,11 @@ def test_version_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_screen_has_no_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert boundary.run(main.call, ["tui", "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["data"]["code"] == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize(("named", "suffix"), [(True, " --state '/a b'"), (False, "")])
+def test_a_suggested_command_works_when_it_is_copied(
+    named: bool, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    App(out=Output(), state=Path("/a b"), named_state=named, config=None).next("modelforge tui")
+    assert capsys.readouterr().err == f"next: modelforge tui{suffix}\n"
