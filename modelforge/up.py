@@ -215,7 +215,7 @@ async def running(plan: Plan, tell: Callable[[str], None]) -> AsyncIterator[tupl
 
 async def _stop(stack: Stack, supervisor: Supervisor) -> None:
     """Take the address away first, then end the parts; a second signal kills instead of waiting."""
-    stack.tell("stopping; Ctrl-C again ends everything at once")
+    stack.tell("stopping; Ctrl-C now ends everything at once")
     stack.plan.state.remove_endpoint()
     stopping = asyncio.ensure_future(_stop_all(stack, supervisor))
     try:
