@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
 from adapters.child.template_protocol import ChildOptions
 from bus.errors import ErrorCode, ModelForgeError
 from node_agent.child_process import ForkedProcess
 from node_agent.template_process import NotForkableError, TemplateProcess
+
+_log = logging.getLogger(__name__)
 
 
 class TemplateHost:
@@ -94,8 +97,9 @@ class TemplateHost:
         try:
             async with asyncio.timeout(self._start_s):
                 self.import_ms = await asyncio.shield(process.ready)
-        except (NotForkableError, ModelForgeError):
+        except (NotForkableError, ModelForgeError) as error:
             await self._retire()
+            _log.warning("no template for %s: %s; it said: %s", self._adapter, error, process.last_words)
             raise
         except TimeoutError as error:
             await self._retire()

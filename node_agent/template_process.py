@@ -27,11 +27,13 @@ from adapters.child.template_protocol import (
 )
 from bus.codec import decode, encode
 from bus.errors import ErrorCode, ModelForgeError
+from bus.text import clean_line
 from node_agent.child_log import ChildLog, LogReader
 from node_agent.child_process import ForkedProcess, FreshProcess
 
 STOP_GRACE_S: Final = 2.0
 KILL_S: Final = 10.0
+LAST_WORDS_CHARS: Final = 1_000
 
 
 class NotForkableError(Exception):
@@ -94,9 +96,9 @@ class TemplateProcess:
         loop.add_reader(self._control, self._read)
 
     @property
-    def log_text(self) -> str:
-        """What the template printed, bounded and cleaned."""
-        return self._log.text()
+    def last_words(self) -> str:
+        """The end of what the template printed, cleaned, on one line."""
+        return clean_line(self._log.text()[-LAST_WORDS_CHARS:]) or "nothing"
 
     async def fork(self, options: ChildOptions, channel: int, log: int, timeout_s: float) -> ForkedProcess:
         """A new child that owns these two descriptors from now on (the caller closes its own copies).

@@ -150,16 +150,9 @@ def serve_forks(descriptor: int, options: TemplateOptions) -> int:
     watch = guard.install(_log_attempt, processes=False)
     barrier.install_filter(processes=False)
     begin = time.perf_counter()
-    try:
-        for module in registry.find(options.adapter, test_double=options.test_double).preload:
-            importlib.import_module(module)
-    except BaseException as error:  # noqa: BLE001 -- the edge of the process, as in serve
-        failed = normalise(error, "import")
-        _send(control, TemplateFailed(code=failed.code, message=failed.message, importable=False))
-        return EXIT_FAILED
-    problem = unclean()
-    if problem is not None:
-        _send(control, TemplateFailed(code=ErrorCode.NODE_FAULT.value, message=problem, importable=True))
+    failed = _import(options) or unclean(watch)
+    if failed is not None:
+        _send(control, failed)
         return EXIT_FAILED
     gc.collect()
     gc.freeze()  # a collection in a child would touch, and so copy, every page of the libraries
@@ -167,15 +160,33 @@ def serve_forks(descriptor: int, options: TemplateOptions) -> int:
     return Template(control, child.Inherited(watch=watch, environment_faults=faults)).run()
 
 
-def unclean() -> str | None:
-    """Why this process must not be forked; `None` when it may."""
+def _import(options: TemplateOptions) -> TemplateFailed | None:
+    try:
+        for module in registry.find(options.adapter, test_double=options.test_double).preload:
+            importlib.import_module(module)
+    except BaseException as error:  # noqa: BLE001 -- the edge of the process, as in serve
+        traceback.print_exc()
+        failed = normalise(error, "import")
+        return TemplateFailed(code=failed.code, message=failed.message, importable=False)
+    return None
+
+
+def unclean(watch: guard.Guard) -> TemplateFailed | None:
+    """Why no child may be forked from this process; `None` when it may."""
+    if watch.network_attempts:
+        message = "a library used the network while it was imported, and was refused"
+        return TemplateFailed(code=ErrorCode.OFFLINE_LOAD_VIOLATION.value, message=message, importable=False)
     threads = len(os.listdir("/proc/self/task"))  # noqa: PTH208 -- a count, not paths
     if threads != 1:
-        return f"the libraries started {threads - 1} threads while they were imported"
+        return _not_forkable(f"the libraries started {threads - 1} threads while they were imported")
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
-        return "the libraries initialised CUDA while they were imported"
+        return _not_forkable("the libraries initialised CUDA while they were imported")
     return None
+
+
+def _not_forkable(message: str) -> TemplateFailed:
+    return TemplateFailed(code=ErrorCode.NODE_FAULT.value, message=message, importable=True)
 
 
 def _log_attempt(call: str, family: str) -> None:

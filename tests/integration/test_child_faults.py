@@ -17,6 +17,8 @@ from adapters.child.protocol import Isolated, Loaded, Prepared, Probed, Proceed,
 from adapters.payloads import EMBEDDING_INPUT
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.gates import StartMethod
+from node_agent.template_host import TemplateHost
+from node_agent.template_process import NotForkableError
 from node_agent.worker import ChildFactory, ChildGone, WorkerSettings
 from tests.support.children import Story, begin, faulty_model, play, profile
 from tests.support.listener import listening
@@ -239,6 +241,35 @@ async def test_an_interpreter_that_is_not_there_is_a_fault_of_the_node(tmp_path:
     assert caught.value.code == ErrorCode.NODE_FAULT
     await broken.close()
     assert open_descriptors() == before
+
+
+async def test_a_template_that_dies_at_once_is_a_fault_of_the_node(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = open_descriptors()
+    broken = ChildFactory(WorkerSettings(test_double=True), python="/bin/ls")
+    with pytest.raises(ModelForgeError) as caught:
+        await broken.start("faulty", start_method="template", scratch=tmp_path, memory_limit_bytes=1 << 30, threads=1)
+    assert caught.value.code == ErrorCode.NODE_FAULT
+    assert "ls: " in caplog.text  # what it said is not lost
+    await broken.close()
+    assert open_descriptors() == before
+
+
+@pytest.mark.req("P6")
+async def test_where_forking_is_not_safe_a_fresh_interpreter_is_started_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise NotForkableError("the libraries started 3 threads while they were imported")
+
+    monkeypatch.setattr(TemplateHost, "fork", refuse)
+    own = ChildFactory(WorkerSettings(test_double=True))
+    story = await run(own, tmp_path, "template")
+    assert story.kinds[-1] == "Unloaded"
+    assert story.child.start_method == "fresh"
+    assert story.child.fallback_reason == "the libraries started 3 threads while they were imported"
+    await own.close()
 
 
 async def test_an_idle_template_ends_and_a_wanted_one_comes_back(tmp_path: Path) -> None:
