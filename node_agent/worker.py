@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -189,14 +190,16 @@ class ChildFactory:
             theirs.close()
             os.close(log_writer)
         log = ChildLog()
-        return Child(
-            process,
-            await FrameStream.open(ours),
-            log,
-            LogReader(log_reader, log),
-            start_method=start_method,
-            fallback_reason=fallback_reason,
-        )
+        reader = LogReader(log_reader, log)
+        try:
+            frames = await FrameStream.open(ours)
+        except BaseException:
+            # Cancelled at the last moment: nobody will ever hold this child, so it ends here.
+            process.signal(signal.SIGKILL)
+            reader.close()
+            ours.close()
+            raise
+        return Child(process, frames, log, reader, start_method=start_method, fallback_reason=fallback_reason)
 
     async def warm(self, adapter: str) -> float:
         """Start the template of `adapter` ahead of need; returns the milliseconds that its imports took.
