@@ -165,23 +165,15 @@ class ChildFactory:
         registry.find(adapter, test_double=self._settings.test_double)
         options = ChildOptions(
             parent_pid=os.getpid(),
-            start_method=start_method,
             scratch_path=str(scratch),
             memory_limit_bytes=memory_limit_bytes,
             threads=threads,
             test_double=self._settings.test_double,
         )
-        fallback_reason = None
         ours, theirs = socket.socketpair()
         log_reader, log_writer = os.pipe()
         try:
-            if start_method == "template":
-                try:
-                    process: ChildProcess = await self._host(adapter).fork(options, theirs.fileno(), log_writer)
-                except NotForkableError as error:
-                    fallback_reason, start_method = str(error), "fresh"
-            if start_method == "fresh":
-                process = self._spawn(options, theirs.fileno(), log_writer)
+            process, fallback_reason = await self._launch(adapter, options, start_method, theirs.fileno(), log_writer)
         except BaseException:
             ours.close()
             os.close(log_reader)
@@ -199,7 +191,19 @@ class ChildFactory:
             reader.close()
             ours.close()
             raise
-        return Child(process, frames, log, reader, start_method=start_method, fallback_reason=fallback_reason)
+        way: StartMethod = "fresh" if fallback_reason is not None else start_method
+        return Child(process, frames, log, reader, start_method=way, fallback_reason=fallback_reason)
+
+    async def _launch(
+        self, adapter: str, options: ChildOptions, start_method: StartMethod, channel: int, log: int
+    ) -> tuple[ChildProcess, str | None]:
+        """A process by the wanted way, or a fresh one with the reason why not."""
+        if start_method == "fresh":
+            return self._spawn(options, channel, log), None
+        try:
+            return await self._host(adapter).fork(options, channel, log), None
+        except NotForkableError as error:
+            return self._spawn(options, channel, log), str(error)
 
     async def warm(self, adapter: str) -> float:
         """Start the template of `adapter` ahead of need; returns the milliseconds that its imports took.

@@ -52,7 +52,7 @@ class Channel:
         (length,) = HEADER.unpack(self._read(HEADER.size))
         if length > MAX_FRAME_BYTES:
             raise ModelForgeError(ErrorCode.MESSAGE_TOO_LARGE, f"a frame of {length} bytes")
-        frame: DownFrame = decode(self._read(length), DownFrame)  # type: ignore[arg-type]  # a union is no type[T]
+        frame: DownFrame = decode(self._read(length), DownFrame)
         return frame
 
     def _read(self, count: int) -> bytes:

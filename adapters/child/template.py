@@ -19,6 +19,8 @@ import time
 import traceback
 from typing import Final, NoReturn
 
+import msgspec
+
 from adapters import registry
 from adapters.child import barrier, guard, limits
 from adapters.child import serve as child
@@ -108,7 +110,7 @@ class Template:
             self._control.close()
             for handle in self._children:
                 os.close(handle)
-            code = child.serve(Channel(channel), _of_template(options, parent), self._inherited)
+            code = child.serve(Channel(channel), msgspec.structs.replace(options, parent_pid=parent), self._inherited)
             sys.stdout.flush()
             sys.stderr.flush()
         except BaseException:  # noqa: BLE001 -- nothing may unwind into the template's loop
@@ -125,17 +127,6 @@ class Template:
         _, status = os.waitpid(pid, 0)
         os.close(handle)
         _send(self._control, ChildExited(pid=pid, wait_status=status))
-
-
-def _of_template(options: ChildOptions, parent: int) -> ChildOptions:
-    return ChildOptions(
-        parent_pid=parent,
-        start_method="template",
-        scratch_path=options.scratch_path,
-        memory_limit_bytes=options.memory_limit_bytes,
-        threads=options.threads,
-        test_double=options.test_double,
-    )
 
 
 def serve_forks(descriptor: int, options: TemplateOptions) -> int:

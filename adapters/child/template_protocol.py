@@ -5,7 +5,7 @@ One datagram-like message each over a UNIX socket (SOCK_SEQPACKET); descriptors 
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 from bus.messages.base import Message, Record
 
@@ -16,7 +16,6 @@ class ChildOptions(Record, frozen=True, kw_only=True):
     """How a child is to be bounded. `parent_pid` is the process whose death must be the child's."""
 
     parent_pid: int
-    start_method: Literal["template", "fresh"]
     scratch_path: str
     memory_limit_bytes: int
     threads: int

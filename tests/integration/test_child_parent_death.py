@@ -64,7 +64,6 @@ async def test_a_child_that_starts_after_its_agent_died_ends_at_once(tmp_path: P
     """The signal is armed too late then; looking at the parent again is what ends it."""
     options = {
         "parent_pid": 2**22 - 1,
-        "start_method": "fresh",
         "scratch_path": str(tmp_path),
         "memory_limit_bytes": 2**30,
         "threads": 1,
