@@ -16,7 +16,7 @@ from textual.screen import Screen
 from bus.ids import now
 from bus.settings import ClientSettings
 from tui.desk import BusDesk, Desk
-from tui.screens.help import HelpScreen
+from tui.screens.help import HelpScreen, keys_by_text
 from tui.screens.probes import ProbesScreen
 from tui.theme import PAINTS_PER_S, PLAIN_THEME, THEME, paints_per_s, wants_no_colour
 
@@ -59,11 +59,8 @@ class ModelForgeApp(App[None]):
         """Show the keys of the screen below."""
         if isinstance(self.screen, HelpScreen):
             return
-        seen: dict[str, Binding] = {}
-        for _, binding, _, _ in self.screen.active_bindings.values():
-            if binding.id is not None:
-                seen.setdefault(binding.id, binding)
-        await self.push_screen(HelpScreen(seen.values()))
+        bindings = [binding for _, binding, _, _ in self.screen.active_bindings.values() if binding.id is not None]
+        await self.push_screen(HelpScreen(keys_by_text(bindings)))
 
 
 class PlainApp(ModelForgeApp):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tui.lines import Line, Span, Tone, cell
-from tui.model import ProbeRow
+from tui.rows import ProbeRow
 
 CURSOR_CELLS: Final = 1
 _GAP: Final = " "

@@ -8,6 +8,7 @@ from typing import Final
 
 from bus.errors import CODES, ErrorCode, Failure, Retry
 from bus.messages.gates import ProbeView
+from bus.messages.inventory import NodeView
 from bus.states import PROBE, PROBE_ACTIVE, ProbeState
 from tui.evidence import evidence_lines
 from tui.format import clock, digest, duration, na, stamp
@@ -15,6 +16,8 @@ from tui.lines import BLANK, Line, Span, Tone, cell, line, paragraph, span
 from tui.model import GLYPHS, TONES
 
 _LABEL_CELLS: Final = 10
+MARGIN_CELLS: Final = 1
+_MARGIN: Final = Span(" " * MARGIN_CELLS, Tone.TEXT)
 _RETRY: Final[dict[Retry, str]] = {
     Retry.NEVER: "the same request will fail again",
     Retry.AFTER_FIX: "may be queued again after that",
@@ -22,11 +25,12 @@ _RETRY: Final[dict[Retry, str]] = {
 }
 
 
-def title_line(view: ProbeView) -> Line:
-    """The probe's name, state and attempt in one line."""
+def title_line(view: ProbeView, node: NodeView | None = None) -> Line:
+    """The probe's name, state and attempt in one line, and its node, when that is not there."""
+    gone = "" if node is None or node.liveness == "online" else f" ({node.liveness})"
     return line(
         span(view.id, Tone.STRONG), "  ", span(f"{GLYPHS[view.state]} {view.state.value}", TONES[view.state]),
-        span(f"  attempt {view.attempt} of {view.max_attempts}  on ", Tone.DIM), span(view.node),
+        span(f"  attempt {view.attempt} of {view.max_attempts}  on ", Tone.DIM), span(view.node), span(gone, Tone.BAD),
     )  # fmt: skip
 
 
@@ -36,6 +40,7 @@ def detail_lines(view: ProbeView, width: int, *, outdated: bool = False, missing
     `outdated` says that a later probe passed where this one failed; `missing` says why evidence that could be there
     is not (it is still being asked for, or the controller refused).
     """
+    width -= MARGIN_CELLS
     lines = [*_verdict(view, width, outdated=outdated), *_identity(view, width)]
     lines.append(BLANK)
     if view.evidence is not None:
@@ -44,7 +49,7 @@ def detail_lines(view: ProbeView, width: int, *, outdated: bool = False, missing
         lines.extend(paragraph("measured", na(missing or _why_no_evidence(view)), width, Tone.DIM))
     lines.append(BLANK)
     lines.extend(_history(view))
-    return lines
+    return [(_MARGIN, *content) for content in lines]
 
 
 def _why_no_evidence(view: ProbeView) -> str:
@@ -52,7 +57,7 @@ def _why_no_evidence(view: ProbeView) -> str:
         return "no attempt has begun"
     if not PROBE.is_terminal(view.state):
         return "evidence comes with the end of the attempt"
-    return "no attempt lived to report any"
+    return "no attempt left any"
 
 
 def _verdict(view: ProbeView, width: int, *, outdated: bool) -> Iterator[Line]:
@@ -102,10 +107,11 @@ def _history(view: ProbeView) -> Iterator[Line]:
     marks = sorted(view.timeline, key=lambda mark: (mark.attempt, mark.at))
     for index, mark in enumerate(marks):
         following = marks[index + 1].at if index + 1 < len(marks) else view.finished_at
+        tone = TONES[mark.state] if mark.state is view.state and following is None else Tone.TEXT
         took = "" if mark.state not in PROBE_ACTIVE or following is None else _took(following - mark.at)
         yield line(
             cell("", _LABEL_CELLS), Span(clock(mark.at), Tone.DIM),
-            cell(f"  {GLYPHS[mark.state]} {mark.state.value}", 20, TONES[mark.state]), cell(took, 7, right=True),
+            cell(f"  {GLYPHS[mark.state]} {mark.state.value}", 20, tone), cell(took, 7, right=True),
             span(f"  attempt {mark.attempt}", Tone.DIM),
         )  # fmt: skip
     if view.finished_at is not None and (not marks or marks[-1].state is not view.state):

@@ -7,12 +7,12 @@ from typing import Final
 
 from bus.messages.evidence import Isolation, MemorySummary, Output, ProbeEvidence, Reclaim, Sample
 from tui.format import milliseconds, na, size
-from tui.lines import Line, Span, Tone, cell, joined, line, paragraph, span
-from tui.model import gauge
+from tui.lines import Line, Span, Tone, cell, line, paragraph, span
+from tui.rows import gauge
 
 LABEL_CELLS: Final = 10
 _FIGURE_CELLS: Final = 11
-_MIB: Final = 1_024 * 1_024
+_POINT_CELLS: Final = 16  # `before inference`
 _VERDICTS: Final = {
     "reclaimed": ("✓", Tone.GOOD),
     "not_applicable": ("-", Tone.DIM),
@@ -27,7 +27,7 @@ def evidence_lines(evidence: ProbeEvidence, width: int) -> Iterator[Line]:
     head = f"on {evidence.device} by {evidence.adapter} {evidence.adapter_version}"
     shape = f"batch {evidence.batch_size}, at most {evidence.max_sequence_length} tokens"
     yield from paragraph(evidence.kind, f"{head} · {shape}", width)
-    yield _health(evidence)
+    yield from _health(evidence, width)
     yield from _reclaim(evidence.reclaim, width)
     yield from _isolation(evidence.isolation, width)
     yield from _output(evidence.output, width)
@@ -43,14 +43,14 @@ def _label(text: str) -> Span:
     return cell(text, LABEL_CELLS, Tone.LABEL)
 
 
-def _health(evidence: ProbeEvidence) -> Line:
+def _health(evidence: ProbeEvidence, width: int) -> Iterator[Line]:
     health = evidence.health
     parts: list[Line] = []
     for name, state in (("process", health.process), ("runtime", health.runtime), ("model", health.model)):
         glyph, tone = _HEALTH[state]
         parts.append(line(Span(f"{glyph} ", tone), span(f"{name} {state}", tone if state != "healthy" else Tone.TEXT)))
     parts.append(line(span(f"- capability {health.capability}", Tone.DIM)))
-    return (_label("health"), *joined(parts, "  "))
+    yield from _flow("health", parts, width)
 
 
 def _reclaim(reclaim: Reclaim | None, width: int) -> Iterator[Line]:
@@ -108,10 +108,10 @@ def _output(output: Output | None, width: int) -> Iterator[Line]:
     shape = f"{output.vector_length} values {output.dtype}, norm {output.norm:.6f}"
     text = f"{'✓' if good else '✗'} {shape} · {finite} · {repeat}"
     yield from paragraph("output", text, width, Tone.TEXT if good else Tone.BAD)
-    yield from paragraph("", f"sha256 {output.vector_sha256}", width)
+    yield from paragraph("sha256", output.vector_sha256, width)
     if output.first_values:
-        yield from paragraph("", "first " + ", ".join(f"{value:.6f}" for value in output.first_values), width)
-    yield from paragraph("input", f"sha256 {output.input_sha256}", width, Tone.DIM)
+        yield from paragraph("first", ", ".join(f"{value:.6f}" for value in output.first_values), width)
+    yield from paragraph("input sha", output.input_sha256, width, Tone.DIM)
 
 
 def _timings(evidence: ProbeEvidence, width: int) -> Iterator[Line]:
@@ -158,14 +158,13 @@ def _gpu(samples: tuple[Sample, ...], memory: MemorySummary, width: int) -> Iter
         missing = gpu.unavailable
         watts = None if gpu.power_milliwatts is None else f"{gpu.power_milliwatts / 1_000:.0f} W"
         heat = None if gpu.temperature_celsius is None else f"{gpu.temperature_celsius} °C"
-        load = None if gpu.utilization_percent is None else f"{gpu.utilization_percent} %"
-        used = size(gpu.used_bytes) or na(missing.get("used_bytes"))
+        busy = None if gpu.utilization_percent is None else f"{gpu.utilization_percent} % busy"
         parts = (
-            f"{point.replace('_', ' ').ljust(17)} {used} used",
-            f"{size(gpu.process_bytes) or na(missing.get('process_bytes'))} ours",
-            load or na(missing.get("utilization_percent")),
-            heat or na(missing.get("temperature_celsius")),
-            watts or na(missing.get("power_milliwatts")),
+            f"{point.replace('_', ' ').ljust(_POINT_CELLS)} used {size(gpu.used_bytes) or na(missing.get('used_bytes'))}",
+            f"ours {size(gpu.process_bytes) or na(missing.get('process_bytes'))}",
+            busy or f"busy {na(missing.get('utilization_percent'))}",
+            heat or f"heat {na(missing.get('temperature_celsius'))}",
+            watts or f"power {na(missing.get('power_milliwatts'))}",
         )
         yield from paragraph("gpu" if number == 0 else "", " · ".join(parts), width)
     foreign = {process.pid: process for _, gpu in cards for process in gpu.foreign}

@@ -6,7 +6,6 @@ into rows; widgets draw them. So the state survives a change of framework, and e
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -16,7 +15,6 @@ from typing import Final, Protocol
 from bus.messages.gates import Budgets, ProbeView
 from bus.messages.inventory import NodeView
 from bus.states import PROBE, PROBE_ACTIVE, ProbeState
-from tui.format import clock, digest, duration, running
 from tui.lines import Tone
 
 GLYPHS: Final[dict[ProbeState, str]] = {
@@ -37,8 +35,6 @@ TONES: Final[dict[ProbeState, Tone]] = {
     ProbeState.FAILED: Tone.BAD,
     ProbeState.CANCELLED: Tone.WARN,
 }
-GAUGE_CELLS: Final = 8
-_TIMES_CELLS: Final = 14  # `12m34s of 5m00s` begins the gauge of every row in one column
 
 
 class Picture(Protocol):
@@ -118,25 +114,6 @@ class Fault(StrEnum):
     FAILED = "failed"
     OVER_BUDGET = "over budget"
     NODE_OFFLINE = "node offline"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeRow:
-    """One probe as a row: short texts, not yet cut to any width."""
-
-    id: str
-    phase: str
-    tone: Tone
-    node: str
-    attempt: str
-    total: str
-    note: str
-    note_tone: Tone
-    profile: str
-    location: str
-    queued: str
-    queued_by: str
-    digest: str
 
 
 def received(board: Board, picture: Picture, now: datetime) -> Board:
@@ -224,6 +201,25 @@ def superseded(picture: Picture) -> frozenset[str]:
     )
 
 
+def asking(picture: Picture, moment: datetime) -> tuple[ProbeView, ...]:
+    """The probes that ask for the operator now: faults that no later probe has answered."""
+    old = superseded(picture)
+    return tuple(
+        view for view in picture.probes.values() if fault_of(view, picture.nodes, moment) and view.id not in old
+    )
+
+
+def next_asking(board: Board, moment: datetime) -> Board:
+    """The cursor on the next listed probe that asks for the operator, from the top again after the last."""
+    if board.picture is None:
+        return board
+    wanted = {view.id for view in asking(board.picture, moment)}
+    ids = [view.id for view in visible(board, moment)]
+    start = ids.index(board.cursor) + 1 if board.cursor in ids else 0
+    found = next((name for name in ids[start:] + ids[:start] if name in wanted), board.cursor)
+    return replace(board, cursor=found)
+
+
 def visible(board: Board, moment: datetime) -> tuple[ProbeView, ...]:
     """The probes to list: active ones first, then the newest, as far as the wishes allow."""
     if board.picture is None:
@@ -261,57 +257,3 @@ def moved(board: Board, rows: tuple[ProbeView, ...], steps: int) -> Board:
         return replace(board, cursor=ids[0])
     index = min(max(ids.index(board.cursor) + steps, 0), len(ids) - 1)
     return replace(board, cursor=ids[index])
-
-
-def row_of(view: ProbeView, nodes: Mapping[str, NodeView], moment: datetime) -> ProbeRow:
-    """A probe as a row."""
-    note, note_tone = _note(view, nodes, moment)
-    total = total_s(view, moment)
-    return ProbeRow(
-        id=view.id,
-        phase=f"{GLYPHS[view.state]} {view.state.value}",
-        tone=TONES[view.state],
-        node=view.node,
-        attempt=f"{view.attempt}/{view.max_attempts}",
-        total=duration(total) if PROBE.is_terminal(view.state) else running(total),
-        note=note,
-        note_tone=note_tone,
-        profile=view.profile_name,
-        location=view.location,
-        queued=clock(view.queued_at),
-        queued_by=view.queued_by,
-        digest=digest(view.set_digest),
-    )
-
-
-def _note(view: ProbeView, nodes: Mapping[str, NodeView], moment: datetime) -> tuple[str, Tone]:
-    """What matters most about a probe in one short phrase: time against budget, or how it ended."""
-    if view.state is ProbeState.FAILED:
-        return (view.failure.code if view.failure else "no reason recorded"), Tone.BAD
-    if view.state is ProbeState.COMPLETED:
-        return view.candidate_id or "passed", Tone.GOOD
-    if view.state is ProbeState.CANCELLED:
-        return "on request", Tone.DIM
-    return _progress(view, fault_of(view, nodes, moment), elapsed_s(view, moment))
-
-
-def _progress(view: ProbeView, fault: Fault | None, elapsed: float) -> tuple[str, Tone]:
-    time = running(elapsed)
-    if fault is Fault.NODE_OFFLINE:
-        return f"! node offline {time}", Tone.BAD
-    if view.cancel_requested:
-        return f"cancelling, {time}", Tone.WARN
-    if view.state is ProbeState.QUEUED:
-        return f"waiting {time}", Tone.DIM
-    budget = budget_s(view.state, view.budgets)
-    if budget is None:
-        return time, Tone.TEXT
-    if fault is Fault.OVER_BUDGET:
-        return f"! {time} of {running(budget)} over", Tone.BAD
-    return f"{time} of {running(budget)}".ljust(_TIMES_CELLS) + f" {gauge(elapsed / budget)}", Tone.TEXT
-
-
-def gauge(part: float, cells: int = GAUGE_CELLS) -> str:
-    """A part of a whole as a bar; begun cells are shown full."""
-    full = min(max(math.ceil(part * cells), 0), cells)
-    return "▰" * full + "▱" * (cells - full)

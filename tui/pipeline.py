@@ -8,12 +8,12 @@ from enum import StrEnum
 from typing import Final
 
 from bus.errors import ErrorCode
-from bus.messages.evidence import PhaseMark
 from bus.messages.gates import ProbeView
 from bus.states import PROBE, PROBE_ACTIVE, ProbeState
 from tui.format import duration, running
 from tui.lines import BLANK, Line, Span, Tone, cell, span
-from tui.model import GLYPHS, TONES, budget_s, elapsed_s, gauge
+from tui.model import GLYPHS, TONES, budget_s, elapsed_s
+from tui.rows import gauge
 
 SHORT: Final[dict[ProbeState, str]] = {
     ProbeState.QUEUED: "queue",
@@ -24,11 +24,12 @@ SHORT: Final[dict[ProbeState, str]] = {
     ProbeState.UNLOADING: "unload",
     ProbeState.COMPLETED: "done",
     ProbeState.FAILED: "failed",
-    ProbeState.CANCELLED: "cancelled",
+    ProbeState.CANCELLED: "cancel",
 }
 # Full names need this many cells; below, the short ones are taken.
 WIDE_CELLS: Final = 96
 _GAUGE_CELLS: Final = 24
+_STEP_CELLS: Final = 8  # two of indent, and a duration
 _ARROW: Final = " → "
 
 
@@ -60,7 +61,7 @@ def steps(view: ProbeView, moment: datetime) -> tuple[Step, ...]:
     broken = _broken(view, entered)
     result = []
     for state in (ProbeState.QUEUED, *PROBE_ACTIVE):
-        seconds = _seconds(state, entered, end)
+        seconds = _seconds(view, state, entered, end)
         if state is broken:
             mark = Mark.BROKEN
         elif state is view.state:
@@ -75,16 +76,21 @@ def steps(view: ProbeView, moment: datetime) -> tuple[Step, ...]:
 
 
 def _entered(view: ProbeView) -> list[tuple[ProbeState, datetime]]:
-    """When the latest attempt entered each phase, in order; its first mark begins where the queue ended."""
-    marks = sorted((mark for mark in view.timeline if mark.attempt == view.attempt), key=lambda mark: mark.at)
-    active: list[PhaseMark] = [mark for mark in marks if mark.state in PROBE_ACTIVE]
-    entered = [(ProbeState.QUEUED, view.queued_at), *((mark.state, mark.at) for mark in active)]
-    if view.state in PROBE_ACTIVE and entered[-1][0] is not view.state:
+    """When the latest attempt entered each phase, in order."""
+    marks = [mark for mark in view.timeline if mark.attempt == view.attempt and mark.state in PROBE_ACTIVE]
+    entered = [(mark.state, mark.at) for mark in sorted(marks, key=lambda mark: mark.at)]
+    if view.state in PROBE_ACTIVE and (not entered or entered[-1][0] is not view.state):
         entered.append((view.state, view.state_at))
     return entered
 
 
-def _seconds(state: ProbeState, entered: list[tuple[ProbeState, datetime]], end: datetime) -> float | None:
+def _seconds(
+    view: ProbeView, state: ProbeState, entered: list[tuple[ProbeState, datetime]], end: datetime
+) -> float | None:
+    """How long a phase took, or has taken so far; the queue ended with the first attempt, not with the latest."""
+    if state is ProbeState.QUEUED:
+        first = min((mark.at for mark in view.timeline), default=entered[0][1] if entered else end)
+        return max((first - view.queued_at).total_seconds(), 0.0)
     for index, (name, at) in enumerate(entered):
         if name is state:
             until = entered[index + 1][1] if index + 1 < len(entered) else end
@@ -99,7 +105,7 @@ def _broken(view: ProbeView, entered: list[tuple[ProbeState, datetime]]) -> Prob
     reached = [state for state, _ in entered]
     if view.failure is not None and view.failure.code == ErrorCode.GPU_MEMORY_NOT_RECLAIMED:
         return ProbeState.UNLOADING
-    before = [state for state in reached if state is not ProbeState.UNLOADING]
+    before = [state for state in reached if state is not ProbeState.UNLOADING] or [ProbeState.QUEUED]
     return ProbeState.UNLOADING if before[-1] is ProbeState.READY and ProbeState.UNLOADING in reached else before[-1]
 
 
@@ -107,16 +113,17 @@ def pipeline_lines(view: ProbeView, moment: datetime, width: int) -> tuple[Line,
     """Three lines: the phases, their durations under them, and the present phase against its budget."""
     names: list[Span] = []
     times: list[Span] = []
+    margin = Span(" ", Tone.DIM)
     for step in steps(view, moment):
         if names:
             names.append(Span(_ARROW, Tone.DIM))
             times.append(Span(" " * len(_ARROW), Tone.DIM))
         label = f"{_glyph(step)} {step.state.value if width >= WIDE_CELLS else SHORT[step.state]}"
-        cells = max(len(label), 6)
+        cells = max(len(label), _STEP_CELLS)
         tone = _tone(step)
         names.append(cell(label, cells, tone))
         times.append(cell(f"  {_time(step)}", cells, tone if step.mark is Mark.CURRENT else Tone.DIM))
-    return tuple(names), tuple(times), _budget_line(view, moment)
+    return (margin, *names), (margin, *times), (margin, *_budget_line(view, moment))
 
 
 def _glyph(step: Step) -> str:

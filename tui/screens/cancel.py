@@ -17,7 +17,7 @@ from tui.lines import BLANK, Line, Span, Tone, line, paragraph, span
 from tui.model import GLYPHS, TONES
 from tui.widgets.line_view import LineBar
 
-_WIDTH: Final = 66
+_WIDTH: Final = 62  # inside the frame and its padding
 
 
 class CancelScreen(ModalScreen[str | None]):

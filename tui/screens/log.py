@@ -19,7 +19,7 @@ from tui.detail import failure_lines
 from tui.format import size, stamp
 from tui.lines import BLANK, Line, Span, Tone, line, span
 from tui.status import keys_line
-from tui.widgets.line_view import LineBar, LineReader
+from tui.widgets.line_view import LineBar, WideReader
 
 MAX_LOG_CHARS: Final = 4_000_000
 _NUMBER_CELLS: Final = 5
@@ -53,11 +53,12 @@ class LogScreen(Screen[None]):
         self._log: LogView | None = None
         self._failure: Failure | None = None
         self._filter = ""
+        self._ready: list[tuple[str, Line]] = []
 
     def compose(self) -> ComposeResult:
         """Title, text, keys."""
         yield LineBar(id="title")
-        yield LineReader(id="text")
+        yield WideReader(id="text")
         yield LineBar(id="keys")
         yield Input(id="filter", placeholder="part of a line", max_length=80)
 
@@ -65,8 +66,12 @@ class LogScreen(Screen[None]):
         """Ask for the log."""
         keys = (("/", "filter", True), ("[ ]", "attempt", self._view.attempt > 1), ("r", "ask again", True))
         self.query_one("#keys", LineBar).set_lines([keys_line((*keys, ("esc", "back", True)))])
-        self.query_one("#text", LineReader).focus()
+        self.query_one("#text", WideReader).focus()
         self._load()
+
+    def on_resize(self) -> None:
+        """Wrap again; the first width is known only after the first layout."""
+        self.call_after_refresh(self._paint)
 
     @work(exclusive=True, group="log", exit_on_error=False)
     async def _load(self) -> None:
@@ -76,16 +81,18 @@ class LogScreen(Screen[None]):
             self._log = await self._desk.log(self._view.id, self._attempt)
         except ModelForgeError as error:
             self._failure = error.to_failure()
+        else:
+            self._ready = _prepare(self._log.text)
         self._paint()
 
     def _paint(self) -> None:
-        text = self.query_one("#text", LineReader)
+        text = self.query_one("#text", WideReader)
         lines, shown, total = self._content(text.size.width)
         head = [span(" log ", Tone.STRONG), span(f"{self._view.id} attempt {self._attempt} of {self._view.attempt}")]
         if self._log is not None:
-            head.append(span(f"  {self._log.ref}  {stamp(self._log.at)} UTC", Tone.DIM))
             if self._filter:
                 head.append(span(f"  /{self._filter} {shown} of {total} lines", Tone.WARN))
+            head.append(span(f"  {stamp(self._log.at)} UTC  {self._log.ref}", Tone.DIM))
         self.query_one("#title", LineBar).set_lines([line(*head)])
         text.set_lines(lines)
 
@@ -93,19 +100,17 @@ class LogScreen(Screen[None]):
         """The lines to show, how many log lines are among them, and how many there are."""
         if self._failure is not None:
             note = span("The log arrives with the end of an attempt; r asks again.", Tone.DIM)
-            return [*failure_lines(self._failure, width, self._view.id), BLANK, line(note)], 0, 0
+            failed = failure_lines(self._failure, width - 2, self._view.id)
+            return [BLANK, *((Span(" ", Tone.TEXT), *content) for content in failed), BLANK, line(" ", note)], 0, 0
         if self._log is None:
-            return [line(span("asking the controller …", Tone.DIM))], 0, 0
-        every = clean_text(self._log.text, MAX_LOG_CHARS).splitlines()
+            return [line(span(" asking the controller …", Tone.DIM))], 0, 0
         wanted = self._filter.casefold()
-        chosen = [(number, text) for number, text in enumerate(every, 1) if wanted in text.casefold()]
-        lines: list[Line] = [
-            (Span(f"{number:>{_NUMBER_CELLS}} ", Tone.DIM), span(text, _tone(text))) for number, text in chosen
-        ]
+        chosen = [content for folded, content in self._ready if wanted in folded]
+        head: list[Line] = []
         if self._log.dropped_bytes:
-            cut = f"{size(self._log.dropped_bytes)} of this log were dropped: it is bounded"
-            lines.insert(0, line(span(cut, Tone.WARN)))
-        return lines or [line(span("the log is empty", Tone.DIM))], len(chosen), len(every)
+            cut = f" {size(self._log.dropped_bytes)} of this log were dropped: it is bounded"
+            head.append(line(span(cut, Tone.WARN)))
+        return [*head, *chosen] or [line(span(" the log is empty", Tone.DIM))], len(chosen), len(self._ready)
 
     def action_back(self) -> None:
         """Leave the filter first, then the screen."""
@@ -131,7 +136,7 @@ class LogScreen(Screen[None]):
 
     def _leave_filter(self) -> None:
         self.remove_class("-filtering")
-        self.query_one("#text", LineReader).focus()
+        self.query_one("#text", WideReader).focus()
 
     def action_attempt(self, step: int) -> None:
         """Another attempt's log."""
@@ -151,9 +156,18 @@ class LogScreen(Screen[None]):
         self.notify(f"copied: {command}", markup=False, timeout=3)
 
 
-def _tone(text: str) -> Tone:
+def _prepare(text: str) -> list[tuple[str, Line]]:
+    """Every line once for looking and once for showing, numbered, so that a filter costs no cleaning."""
+    result: list[tuple[str, Line]] = []
+    for number, content in enumerate(clean_text(text, MAX_LOG_CHARS).splitlines(), 1):
+        folded = content.casefold()
+        shown = (Span(f"{number:>{_NUMBER_CELLS}} ", Tone.DIM), span(content, _tone(folded)))
+        result.append((folded, shown))
+    return result
+
+
+def _tone(folded: str) -> Tone:
     """Lines that name a trouble are marked; the words are there to read anyway."""
-    folded = text.casefold()
     if any(word in folded for word in ("error", "traceback", "fatal", "violation")):
         return Tone.BAD
     return Tone.WARN if "warn" in folded else Tone.TEXT

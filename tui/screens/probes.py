@@ -22,6 +22,7 @@ from bus.text import clean_line
 from tui import status
 from tui.actions import cancel_offer, command_for
 from tui.desk import Desk
+from tui.evidence_cache import EvidenceCache
 from tui.model import (
     Board,
     Link,
@@ -30,6 +31,7 @@ from tui.model import (
     linked,
     moment_of,
     moved,
+    next_asking,
     received,
     superseded,
     visible,
@@ -42,7 +44,6 @@ from tui.widgets.probe_table import ProbeHeading, ProbeTable, Table
 
 SIDE_BY_SIDE_CELLS: Final = 150
 EVIDENCE_DELAY_S: Final = 0.15  # a cursor that only passes by asks for nothing
-MAX_EVIDENCE_KEPT: Final = 64
 MAX_FILTER_CHARS: Final = 80
 _EMPTY: Final = "\n No probe yet. The way to the first one:\n\n   modelforge artifact scan PATH\n   modelforge assess SET --profile P --node N\n   modelforge approve add SET --reason …\n   modelforge probe queue ASSESSMENT\n"
 _NO_MATCH: Final = "\n No probe matches. esc clears the filter, f shows more than faults.\n"
@@ -55,8 +56,8 @@ class ProbesScreen(Screen[None]):
     CSS = """
     ProbesScreen {
         #body { height: 1fr; layout: vertical; }
-        #list { height: 1fr; }
-        #detail { height: 1fr; }
+        #list { height: 4fr; }
+        #detail { height: 5fr; }
         #title, #status { background: $panel; }
         #filter { display: none; height: 1; border: none; padding: 0 1; background: $boost; }
         &.-filtering #filter { display: block; }
@@ -76,6 +77,7 @@ class ProbesScreen(Screen[None]):
         Binding("d", "toggle_detail", "list alone, or with detail", id="probes.detail"),
         Binding("tab", "other_pane", "list or detail", id="probes.pane", priority=True),
         Binding("slash", "filter", "filter; ! in front turns it round", key_display="/", id="probes.filter"),
+        Binding("n", "next_fault", "next probe that asks for you", id="probes.next-fault"),
         Binding("f", "faults", "faults only", id="probes.faults"),
         Binding("l", "log", "log of the attempt", id="probes.log"),
         Binding("x", "cancel", "cancel the probe, after a question", id="probes.cancel"),
@@ -91,7 +93,7 @@ class ProbesScreen(Screen[None]):
         self._interval_s = 1 / paints_per_s
         self._changed = True
         self._painted_second = -1
-        self._evidence: dict[tuple[str, datetime], ProbeView | str] = {}
+        self._evidence = EvidenceCache()
         self.board = Board(link=Link(since=clock()))
 
     def compose(self) -> ComposeResult:
@@ -126,6 +128,8 @@ class ProbesScreen(Screen[None]):
 
     def _receive(self, picture: Picture) -> None:
         """Called by the feed for every event; painting waits for the next tick, so that floods cost no more."""
+        if picture.connected and not self.board.link.live:
+            self._evidence.forget_refusals()
         self._change(received(self.board, picture, self._clock()))
 
     def _change(self, board: Board) -> None:
@@ -159,8 +163,8 @@ class ProbesScreen(Screen[None]):
         board = self.board
         nodes = board.picture.nodes if board.picture else {}
         stale = board.picture is not None and not board.link.live
-        self.query_one("#title", LineBar).set_lines([status.title_line(board)])
-        self.query_one("#attention", LineBar).set_lines([status.attention_line(board, moment)])
+        self.query_one("#title", LineBar).set_lines([status.title_line(board, len(rows))])
+        self.query_one("#attention", LineBar).set_lines([status.attention_line(board, moment, self.size.width)])
         self.query_one(ProbeTable).show(Table(rows=rows, nodes=nodes, moment=moment, cursor=board.cursor))
         self.query_one(DetailPane).show(self._detail(rows, moment))
         for widget in (self.query_one(ProbeTable), self.query_one(DetailPane)):
@@ -173,9 +177,9 @@ class ProbesScreen(Screen[None]):
         self.query_one("#status", LineBar).set_lines([status.status_line(board, self._clock(), context=context)])
         chosen = self.chosen
         keys = (
-            ("enter", "read", chosen is not None), ("/", "filter", True), ("f", "faults", True),
+            ("enter", "read", chosen is not None), ("/", "filter", True), ("n", "next", True), ("f", "faults", True),
             ("l", "log", chosen is not None), ("x", "cancel", cancel_offer(board, chosen).reason is None),
-            ("y", "copy id", chosen is not None), ("?", "help", True), ("q", "quit", True),
+            ("y", "copy", chosen is not None), ("?", "help", True), ("q", "quit", True),
         )  # fmt: skip
         self.query_one("#keys", LineBar).set_lines([status.keys_line(keys)])
 
@@ -185,14 +189,13 @@ class ProbesScreen(Screen[None]):
         if view is None or picture is None:
             hint = "" if picture is None else _NO_MATCH if picture.probes else _EMPTY
             return Detail(view=None, moment=moment, hint=hint)
-        known = self._evidence.get((view.id, view.state_at))
-        missing = known if isinstance(known, str) else None
-        if view.evidence is None and isinstance(known, ProbeView):
-            view = known
-        elif view.evidence is None and known is None and PROBE.is_terminal(view.state):
-            missing = "asking the controller"
+        if self._evidence.should_ask(view):
             self._ask_evidence(view)
-        return Detail(view=view, moment=moment, missing=missing, outdated=view.id in superseded(picture))
+        return Detail(
+            view=self._evidence.with_evidence(view), node=picture.nodes.get(view.node), moment=moment,
+            missing=self._evidence.why_missing(view),
+            outdated=view.id in superseded(picture),
+        )  # fmt: skip
 
     @work(exclusive=True, group="evidence", exit_on_error=False)
     async def _ask_evidence(self, view: ProbeView) -> None:
@@ -203,9 +206,7 @@ class ProbesScreen(Screen[None]):
             answer = await self._desk.show(view.id)
         except ModelForgeError as error:
             answer = status.refusal_text(error.code, error.message)
-        while len(self._evidence) >= MAX_EVIDENCE_KEPT:
-            del self._evidence[next(iter(self._evidence))]
-        self._evidence[view.id, view.state_at] = answer
+        self._evidence.keep(view, answer)
         self._changed = True
 
     # --- what the operator does -----------------------------------------------------------------------------------
@@ -239,13 +240,15 @@ class ProbesScreen(Screen[None]):
             self.query_one("#detail-text", LineView).focus()
 
     def action_back(self) -> None:
-        """Leave the innermost thing first: reading, then the filter, then the faults."""
-        if self.has_class("-reading"):
+        """Leave the innermost thing first: typing, reading, the filter, the faults."""
+        if self.has_class("-filtering"):
+            self.query_one("#filter", Input).value = ""
+            self._leave_filter()
+        elif self.has_class("-reading"):
             self.remove_class("-reading")
             self.query_one(ProbeTable).focus()
         elif self.board.filter_text:
             self.query_one("#filter", Input).value = ""
-            self._act(moved(replace(self.board, filter_text=""), (), 0))
         elif self.board.faults_only:
             self._act(replace(self.board, faults_only=False))
 
@@ -258,7 +261,7 @@ class ProbesScreen(Screen[None]):
     def action_other_pane(self) -> None:
         """Move between list and detail, to scroll either."""
         reader, table = self.query_one("#detail-text", LineView), self.query_one(ProbeTable)
-        if not self.has_class("-reading", "-listing"):
+        if not any(self.has_class(alone) for alone in ("-reading", "-listing", "-filtering")):
             (table if reader.has_focus else reader).focus()
 
     def action_filter(self) -> None:
@@ -276,15 +279,13 @@ class ProbesScreen(Screen[None]):
     def _filter_done(self) -> None:
         self._leave_filter()
 
-    def key_escape(self) -> None:
-        """Escape in the filter clears it and leaves."""
-        if self.has_class("-filtering"):
-            self.query_one("#filter", Input).value = ""
-            self._leave_filter()
-
     def _leave_filter(self) -> None:
         self.remove_class("-filtering")
         self.query_one(ProbeTable).focus()
+
+    def action_next_fault(self) -> None:
+        """Go to the next probe that the line on top speaks of."""
+        self._act(next_asking(self.board, moment_of(self.board, self._clock())))
 
     def action_faults(self) -> None:
         """List only what asks for the operator, or everything again."""

@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from bus.messages.gates import ProbeView
+from bus.messages.inventory import NodeView
 from tui.detail import detail_lines, title_line
 from tui.lines import BLANK, Line, Span, Tone, line, span
 from tui.widgets.line_view import LineBar, LineReader
@@ -21,6 +22,7 @@ class Detail:
 
     Attributes:
         view: the probe, with evidence where that is known; `None` when the list is empty.
+        node: its node, when that is known.
         moment: what open durations are counted to.
         outdated: a later probe passed where this one failed.
         missing: why evidence is not there, when it could be.
@@ -29,6 +31,7 @@ class Detail:
 
     view: ProbeView | None
     moment: datetime
+    node: NodeView | None = None
     outdated: bool = False
     missing: str | None = None
     hint: str = ""
@@ -64,7 +67,8 @@ class DetailPane(Vertical):
             reader.scroll_to(y=0, x=0, animate=False, immediate=True)
         self.query_one("#detail-title", LineBar).set_lines([self._title(detail)])
         self.query_one("#detail-phases", PhaseBar).show(detail.view, detail.moment)
-        reader.set_lines(self._text(detail, reader.scrollable_content_region.width))
+        # One cell less, always: a scroll bar that comes must not cut what was wrapped without it.
+        reader.set_lines(self._text(detail, reader.outer_size.width - 1))
 
     def set_stale(self, stale: bool) -> None:  # noqa: FBT001 -- a state, not an option
         """Dim all parts."""
@@ -79,7 +83,7 @@ class DetailPane(Vertical):
 
     @staticmethod
     def _title(detail: Detail) -> Line:
-        return (Span(" ", Tone.TEXT), *title_line(detail.view)) if detail.view else BLANK
+        return (Span(" ", Tone.TEXT), *title_line(detail.view, detail.node)) if detail.view else BLANK
 
     @staticmethod
     def _text(detail: Detail, width: int) -> list[Line]:

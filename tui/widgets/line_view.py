@@ -37,7 +37,7 @@ class LineView(ScrollView, can_focus=False):
         & > .tone--bad { color: $error; text-style: bold; }
         & > .tone--warn { color: $warning; }
         & > .tone--active { color: $primary; text-style: bold; }
-        & > .tone--chosen { background: $boost; text-style: bold; }
+        & > .tone--chosen { background: $panel-lighten-1; text-style: bold; }
     }
     """
 
@@ -93,7 +93,7 @@ class LineView(ScrollView, can_focus=False):
         """One painted line: tones become styles here and nowhere else."""
         offset_x, offset_y = self.scroll_offset
         width = self.size.width
-        base = self.rich_style
+        base = self.get_component_rich_style("tone--text")  # cached, unlike `rich_style`
         if self._stale:
             base += _DIM
         if self.is_chosen(offset_y + y):
@@ -117,17 +117,30 @@ class LineBar(LineView):
 
 
 class LineReader(LineView, can_focus=True):
-    """Lines to read: scrolls with the usual keys, sideways too when `wide` lines are let stand."""
+    """Wrapped lines to read, with the usual keys."""
 
+    DEFAULT_CSS = """
+    LineReader { overflow-x: hidden; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "scroll_down", "line down", show=False, id="reader.down"),
         Binding("k,up", "scroll_up", "line up", show=False, id="reader.up"),
-        Binding("h,left", "scroll_left", "left", show=False, id="reader.left"),
-        Binding("l,right", "scroll_right", "right", show=False, id="reader.right"),
         Binding("g,home", "scroll_home", "top", show=False, id="reader.top"),
         Binding("G,end", "scroll_end", "bottom", show=False, id="reader.bottom"),
         Binding("pageup", "page_up", "page up", show=False, id="reader.page-up"),
         Binding("pagedown,space", "page_down", "page down", show=False, id="reader.page-down"),
+    ]
+
+
+class WideReader(LineReader):
+    """Lines as they came, scrolled sideways instead of wrapped, so that no column moves."""
+
+    DEFAULT_CSS = """
+    WideReader { overflow-x: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("h,left", "scroll_left", "left", show=False, id="reader.left"),
+        Binding("l,right", "scroll_right", "right", show=False, id="reader.right"),
     ]
 
     def content_width(self) -> int:

@@ -15,7 +15,7 @@ from bus.messages.gates import ProbeView
 from bus.messages.inventory import NodeView
 from tui.columns import Column, heading_line, layout, row_line
 from tui.lines import BLANK, Line
-from tui.model import row_of
+from tui.rows import row_of
 from tui.widgets.line_view import LineBar, LineView
 
 
