@@ -53,7 +53,7 @@ class Sink:
 
     async def publish_stored(self, subject: str, data: bytes, **_: object) -> StoredAck:  # noqa: ARG002 -- BusClient's
         """Keep the last message."""
-        message: object = decode(data, AnyEvidence)  # type: ignore[arg-type]  # a union is a type to msgspec
+        message: object = decode(data, AnyEvidence)
         if isinstance(message, ProbeFinished):
             self.finished = message
         return StoredAck("MF_EVIDENCE", 1, duplicate=False)

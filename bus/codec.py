@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, overload
 
 import msgspec
 
@@ -23,7 +24,11 @@ def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(type_)
 
 
-def decode(data: bytes, type_: type[T]) -> T:
+@overload
+def decode(data: bytes, type_: type[T]) -> T: ...
+@overload
+def decode(data: bytes, type_: UnionType) -> Any: ...
+def decode(data: bytes, type_: Any) -> Any:
     """Decode `data` as `type_` (a Struct, or a union of tagged Structs).
 
     Raises:
@@ -31,10 +36,9 @@ def decode(data: bytes, type_: type[T]) -> T:
             message never quotes the payload: it may hold an input.
     """
     try:
-        result: T = _decoder(type_).decode(data)  # type: ignore[arg-type]  # every type is hashable
+        return _decoder(type_).decode(data)
     except msgspec.ValidationError as error:
         code = ErrorCode.UNKNOWN_KIND if "Invalid value" in str(error) and "`$.kind`" in str(error) else None
         raise ModelForgeError(code or ErrorCode.MALFORMED_MESSAGE, f"not a valid message: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelForgeError(ErrorCode.MALFORMED_MESSAGE, f"not valid JSON: {error}") from error
-    return result

@@ -71,7 +71,7 @@ class Operator:
         subject = subjects.user_api(self.user, verb.name)
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         data = await self.client.request(subject, encode(request), timeout_s=limit_s)
-        envelope: AnyReply = decode(data, AnyReply)  # type: ignore[arg-type]  # a union is a type to msgspec
+        envelope: AnyReply = decode(data, AnyReply)
         if isinstance(envelope, Failed):
             raise ModelForgeError.from_failure(envelope.failure)
         reply: Rep = decode(bytes(envelope.data), verb.reply)

@@ -30,7 +30,8 @@ _NO_MESSAGE: Final = (10037, 10057)
 _MAX_SUBJECT_PAGES: Final = 1_000
 MAX_JOB_BYTES: Final = 256 * _KIB
 MAX_EVIDENCE_BYTES: Final = 512 * _KIB
-EVIDENCE_ACK_WAIT_S: Final = 60.0
+# Shorter than a lease: what a killed controller had pulled must come back before its job is run again.
+EVIDENCE_ACK_WAIT_S: Final = 10.0
 CONTROL_PENDING: Final = 8
 INVOKE_PENDING: Final = 256
 

@@ -131,7 +131,7 @@ class Intake:
 
     async def _apply(self, delivered: Delivered) -> Outcome:
         node = subjects.parse_node(delivered.subject)
-        message: AnyEvidence = decode(delivered.data, AnyEvidence)  # type: ignore[arg-type]  # a union is a target
+        message: AnyEvidence = decode(delivered.data, AnyEvidence)
         return await self._store.write(lambda tx: _marked(tx, message, node, delivered.stream_sequence))
 
     async def _end(self, delivered: Delivered, error: ModelForgeError) -> None:

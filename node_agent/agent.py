@@ -130,7 +130,7 @@ class Agent:
     async def _command(self, message: Msg) -> None:
         """A hint from the controller; one that cannot be read is nothing, because the renewals repeat it."""
         try:
-            command: AnyCommand = decode(message.data, AnyCommand)  # type: ignore[arg-type]  # a union is a type
+            command: AnyCommand = decode(message.data, AnyCommand)
         except ModelForgeError as error:
             _log.warning("a command could not be read: %s", error)
             return

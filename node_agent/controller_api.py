@@ -40,7 +40,7 @@ class ControllerApi:
         """
         subject = subjects.node_api(self.boot.node, verb.name)
         data = await self._client.request(subject, encode(request), timeout_s=timeout_s)
-        reply: AnyReply = decode(data, AnyReply)  # type: ignore[arg-type]  # a union is a type to msgspec
+        reply: AnyReply = decode(data, AnyReply)
         if isinstance(reply, Failed):
             raise ModelForgeError.from_failure(reply.failure)
         result: Rep = decode(bytes(reply.data), verb.reply)

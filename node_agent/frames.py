@@ -49,7 +49,7 @@ class FrameStream:
         (length,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
         if length > MAX_FRAME_BYTES:
             raise ModelForgeError(ErrorCode.MESSAGE_TOO_LARGE, f"the child announced a frame of {length} bytes")
-        frame: UpFrame = decode(await self._reader.readexactly(length), UpFrame)  # type: ignore[arg-type]
+        frame: UpFrame = decode(await self._reader.readexactly(length), UpFrame)
         return frame
 
     async def receive(self, timeout_s: float) -> UpFrame:

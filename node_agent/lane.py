@@ -188,7 +188,7 @@ def read_job(delivered: Delivered, node: str) -> AnyJob:
         ModelForgeError: MALFORMED_MESSAGE, UNKNOWN_KIND.
     """
     address = subjects.parse_job(delivered.subject)
-    job: AnyJob = decode(delivered.data, AnyJob)  # type: ignore[arg-type]  # a union is a type to msgspec
+    job: AnyJob = decode(delivered.data, AnyJob)
     if job.job_id != address.job_id or {job.node, address.node} != {node}:
         raise ModelForgeError(ErrorCode.MALFORMED_MESSAGE, "the job's body names another job or node than its subject")
     return job

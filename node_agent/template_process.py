@@ -158,7 +158,7 @@ class TemplateProcess:
         if not data:
             self._gone()
             return
-        message: FromTemplate = decode(data, FromTemplate)  # type: ignore[arg-type]  # a union is no type[T] to mypy
+        message: FromTemplate = decode(data, FromTemplate)
         self._take(message, descriptors)
 
     def _take(self, message: FromTemplate, descriptors: list[int]) -> None:

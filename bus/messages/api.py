@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Literal
 
 import msgspec
 
 from bus.errors import Failure
-from bus.messages.base import Message, Record
+from bus.messages.base import Message, Moment, Record
 from bus.messages.events import AuditEntry
 from bus.messages.gates import (
     Approval,
@@ -133,14 +132,14 @@ class LogView(Record, frozen=True, kw_only=True):
     attempt: int
     text: str
     dropped_bytes: Natural
-    at: datetime
+    at: Moment
 
 
 class ProbePicture(Record, frozen=True, kw_only=True):
     """All recent probes, and the last event that is in them."""
 
     as_of_sequence: int
-    at: datetime
+    at: Moment
     probes: tuple[ProbeView, ...]
     nodes: tuple[NodeView, ...]
 
@@ -150,8 +149,8 @@ class Status(Record, frozen=True, kw_only=True):
 
     version: str
     boot_id: str
-    started_at: datetime
-    at: datetime
+    started_at: Moment
+    at: Moment
     schema_version: int
     event_sequence: int
     open_jobs: int

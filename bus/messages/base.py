@@ -6,7 +6,13 @@ ignored on the wire; sizes are bytes, times are RFC 3339 UTC, durations carry th
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Annotated
+
 import msgspec
+
+# A time without a zone would be compared with ours as if it were UTC, or not at all: it is malformed.
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

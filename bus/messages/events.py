@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from bus.messages.base import Message, Record
+from bus.messages.base import Message, Moment, Record
 from bus.messages.gates import ProbeView
 from bus.messages.inventory import NodeView
 
@@ -17,7 +15,7 @@ class Event(Message, tag="event.v1", frozen=True, kw_only=True):
     """
 
     sequence: int
-    at: datetime
+    at: Moment
     entity: str
     id: str
     what: str
@@ -31,7 +29,7 @@ class AuditEntry(Record, frozen=True, kw_only=True):
     """One line of the append-only audit trail (spec G6)."""
 
     sequence: int
-    at: datetime
+    at: Moment
     entity: str
     id: str
     what: str

@@ -6,12 +6,11 @@ costs nothing: the next one brings what it said (docs/adr/0006).
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
 from bus.errors import Failure
-from bus.messages.base import Message, Record
+from bus.messages.base import Message, Moment, Record
 from bus.states import ProbeState
 
 
@@ -71,7 +70,7 @@ class Sample(Record, frozen=True, kw_only=True):
     """Host and GPU at one point of the probe."""
 
     point: SamplePoint
-    at: datetime
+    at: Moment
     host: HostMemory
     gpu: GpuSample | None = None
 
@@ -175,7 +174,7 @@ class PhaseMark(Record, frozen=True, kw_only=True):
     """A state that an attempt entered, and when (the node's clock)."""
 
     state: ProbeState
-    at: datetime
+    at: Moment
     attempt: int
 
 
@@ -188,7 +187,7 @@ class Evidence(Message, tag="evidence.v1", frozen=True, kw_only=True):
     lease_id: str
     attempt: int
     sequence: int
-    at: datetime
+    at: Moment
 
 
 class ProbePhase(Evidence, tag="probe.phase.v1", frozen=True, kw_only=True):

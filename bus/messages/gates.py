@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from bus.digest import digest_of
 from bus.errors import Failure
-from bus.messages.base import Record
+from bus.messages.base import Moment, Record
 from bus.messages.evidence import PhaseMark, ProbeEvidence
 from bus.states import JobState, ProbeState
 
@@ -69,7 +68,7 @@ class SetLocation(Record, frozen=True, kw_only=True):
 
     node: Name
     path: str
-    scanned_at: datetime
+    scanned_at: Moment
 
 
 class ArtifactSet(Record, frozen=True, kw_only=True):
@@ -78,7 +77,7 @@ class ArtifactSet(Record, frozen=True, kw_only=True):
     digest: Digest
     file_count: Natural
     size_bytes: Natural
-    created_at: datetime
+    created_at: Moment
     locations: tuple[SetLocation, ...] = ()
     manifest: Manifest | None = None
     evidence: SetEvidence | None = None
@@ -91,9 +90,9 @@ class ScanView(Record, frozen=True, kw_only=True):
     node: Name
     path: str
     state: JobState
-    queued_at: datetime
+    queued_at: Moment
     attempt: Natural = 0
-    finished_at: datetime | None = None
+    finished_at: Moment | None = None
     set_digest: str | None = None
     failure: Failure | None = None
 
@@ -161,7 +160,7 @@ class ProfileView(Record, frozen=True, kw_only=True):
 
     id: Digest
     profile: RuntimeProfile
-    created_at: datetime
+    created_at: Moment
     created_by: str
 
 
@@ -207,7 +206,7 @@ class Assessment(Record, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     estimate: Estimate | None
     facts: dict[str, str]
-    created_at: datetime
+    created_at: Moment
     created_by: str
     stale_because: tuple[str, ...] = ()
     approvals: tuple[str, ...] = ()
@@ -221,9 +220,9 @@ class Approval(Record, frozen=True, kw_only=True):
     purpose: Purpose
     approved_by: str
     reason: str
-    approved_at: datetime
+    approved_at: Moment
     revoked_by: str | None = None
-    revoked_at: datetime | None = None
+    revoked_at: Moment | None = None
     revoke_reason: str | None = None
 
 
@@ -241,13 +240,13 @@ class ProbeView(Record, frozen=True, kw_only=True):
     approval_id: str
     attempt: Natural
     max_attempts: Positive
-    queued_at: datetime
+    queued_at: Moment
     queued_by: str
-    state_at: datetime
+    state_at: Moment
     start_method: StartMethod
     budgets: Budgets
     timeline: tuple[PhaseMark, ...] = ()
-    finished_at: datetime | None = None
+    finished_at: Moment | None = None
     cancel_requested: bool = False
     failure: Failure | None = None
     log_ref: str | None = None
@@ -266,7 +265,7 @@ class Candidate(Record, frozen=True, kw_only=True):
     node: Name
     environment_id: Digest
     fingerprint: Digest
-    created_at: datetime
+    created_at: Moment
     status: Literal["lab_ready"] = "lab_ready"
     production: Literal[False] = False
     stale_because: tuple[str, ...] = ()

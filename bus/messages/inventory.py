@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Literal
 
-from bus.messages.base import Message, Record
+from bus.messages.base import Message, Moment, Record
 from bus.messages.gates import Natural, RuntimeEnvironment
 
 
@@ -45,8 +44,8 @@ class NodeInventory(Message, tag="node.inventory.v1", frozen=True, kw_only=True)
     node: str
     boot_id: str
     sequence: Natural
-    at: datetime
-    started_at: datetime
+    at: Moment
+    started_at: Moment
     agent_version: str
     capabilities: tuple[str, ...]
     environment: RuntimeEnvironment
@@ -63,6 +62,6 @@ class NodeView(Record, frozen=True, kw_only=True):
     lab_eligible: bool
     liveness: Literal["online", "doubtful", "offline"]
     boot_id: str | None = None
-    last_seen_at: datetime | None = None
+    last_seen_at: Moment | None = None
     environment_id: str | None = None
     inventory: NodeInventory | None = None

@@ -6,10 +6,9 @@ artifact root (spec P5, B4).
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Literal
 
-from bus.messages.base import Message
+from bus.messages.base import Message, Moment
 from bus.messages.gates import Digest, Manifest, Name, Positive, RuntimeProfile, StartMethod
 
 
@@ -20,7 +19,7 @@ class ScanJob(Message, tag="scan.job.v1", frozen=True, kw_only=True):
     node: Name
     path: str
     max_files: Positive
-    deadline_at: datetime
+    deadline_at: Moment
 
 
 class ProbeJob(Message, tag="probe.job.v1", frozen=True, kw_only=True):
@@ -39,7 +38,7 @@ class ProbeJob(Message, tag="probe.job.v1", frozen=True, kw_only=True):
     approval_id: str
     fingerprint: Digest
     start_method: StartMethod
-    deadline_at: datetime
+    deadline_at: Moment
 
 
 AnyJob = ScanJob | ProbeJob

@@ -145,7 +145,7 @@ class Bench:
 
 def reply_data(data: bytes) -> dict[str, Any]:
     """The data of an `Ok`; raises the error of a `Failed`."""
-    reply: AnyReply = decode(data, AnyReply)  # type: ignore[arg-type]  # a union is a valid target
+    reply: AnyReply = decode(data, AnyReply)
     if isinstance(reply, Failed):
         raise ModelForgeError.from_failure(reply.failure)
     document: dict[str, Any] = json.loads(bytes(reply.data))

@@ -189,7 +189,7 @@ class ScriptedController:
             while True:
                 delivered = await puller.pull(30.0)
                 if delivered is not None:
-                    await self._take(decode(delivered.data, AnyEvidence), delivered.reply)  # type: ignore[arg-type]
+                    await self._take(decode(delivered.data, AnyEvidence), delivered.reply)
         finally:
             await puller.stop()
 

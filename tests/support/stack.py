@@ -32,7 +32,7 @@ from modelforge.nats_server import EmbeddedServer
 
 NODE = "local"
 USER = "alice"
-LEASE_TTL_S = 2.0
+LEASE_TTL_S = 4.0
 _PASSING = {ErrorCode.NO_CONTROLLER, ErrorCode.NOT_CONNECTED, ErrorCode.REQUEST_TIMEOUT}
 
 
