@@ -5,6 +5,7 @@ Another process, because pynvml keeps the library for the life of a process, and
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
@@ -48,6 +49,7 @@ def library_folder() -> Path:
     if compiler is None:
         pytest.skip("no C compiler to build the fake NVML with")
     folder = Path(mkdtemp(prefix="modelforge-fakenvml-"))
+    atexit.register(shutil.rmtree, folder)
     subprocess.run(
         [
             compiler,
