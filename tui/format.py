@@ -8,6 +8,7 @@ from typing import Final
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
+_MILLISECONDS_BELOW_S: Final = 0.1
 _TENTHS_BELOW_S: Final = 10
 _SECOND_MS: Final = 1_000
 _KIB: Final = 1_024
@@ -16,8 +17,10 @@ _DIGEST_CHARS: Final = 12
 
 
 def duration(seconds: float) -> str:
-    """A duration in at most six cells: `4.2s`, `42s`, `4m12s`, `3h05m`, `2d04h`; never negative (clocks differ)."""
+    """A duration in at most six cells: `33ms`, `4.2s`, `42s`, `4m12s`, `2d04h`; never negative (clocks differ)."""
     seconds = max(seconds, 0.0)
+    if seconds < _MILLISECONDS_BELOW_S:
+        return f"{seconds * _SECOND_MS:.0f}ms"
     if round(seconds, 1) < _TENTHS_BELOW_S:
         return f"{seconds:.1f}s"
     whole = int(seconds)

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, Protocol
 
+from bus.errors import ErrorCode
 from bus.messages.gates import Budgets, ProbeView
 from bus.messages.inventory import NodeView
 from bus.states import PROBE, PROBE_ACTIVE, ProbeState
@@ -35,6 +36,9 @@ TONES: Final[dict[ProbeState, Tone]] = {
     ProbeState.FAILED: Tone.BAD,
     ProbeState.CANCELLED: Tone.WARN,
 }
+
+
+_SILENCE: Final = (f"{ErrorCode.NO_CONTROLLER}: ", f"{ErrorCode.REQUEST_TIMEOUT}: ")
 
 
 class Picture(Protocol):
@@ -70,6 +74,7 @@ class LinkState(StrEnum):
 
     CONNECTING = "connecting"
     CONNECTED = "connected"
+    SILENT = "controller silent"  # the bus answers, the controller does not
     RECONNECTING = "reconnecting"
     DISCONNECTED = "disconnected"  # the feed has ended and will not come back by itself
 
@@ -118,7 +123,7 @@ class Fault(StrEnum):
 
 def received(board: Board, picture: Picture, now: datetime) -> Board:
     """A new picture from the feed. A cursor whose probe is gone, or was never set, goes to the first row."""
-    state = LinkState.CONNECTED if picture.connected else LinkState.RECONNECTING
+    state = _link_of(picture)
     if board.picture is None and not picture.connected:
         return linked(board, LinkState.CONNECTING, now, picture.last_error)
     if board.picture is None or board.picture.as_of != picture.as_of:
@@ -128,6 +133,13 @@ def received(board: Board, picture: Picture, now: datetime) -> Board:
         rows = visible(board, moment_of(board, now))
         board = replace(board, cursor=rows[0].id if rows else None)
     return board
+
+
+def _link_of(picture: Picture) -> LinkState:
+    if picture.connected:
+        return LinkState.CONNECTED
+    # The feed gives its reason as text that begins with the code.
+    return LinkState.SILENT if (picture.last_error or "").startswith(_SILENCE) else LinkState.RECONNECTING
 
 
 def linked(board: Board, state: LinkState, now: datetime, reason: str | None = None) -> Board:

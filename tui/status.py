@@ -16,6 +16,7 @@ from tui.model import Board, Fault, LinkState, Picture, age_s, asking, elapsed_s
 _LINKS: Final[dict[LinkState, tuple[str, Tone]]] = {
     LinkState.CONNECTING: ("◌", Tone.WARN),
     LinkState.CONNECTED: ("●", Tone.GOOD),
+    LinkState.SILENT: ("✗", Tone.BAD),
     LinkState.RECONNECTING: ("◌", Tone.WARN),
     LinkState.DISCONNECTED: ("✗", Tone.BAD),
 }

@@ -12,7 +12,7 @@ from tui.format import digest, duration, milliseconds, na, running, size
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (-3.0, "0.0s"), (0.04, "0.0s"), (9.94, "9.9s"), (9.96, "9s"), (42.9, "42s"), (59.99, "59s"), (252, "4m12s"),
+        (-3.0, "0ms"), (0.0331, "33ms"), (0.1, "0.1s"), (9.94, "9.9s"), (9.96, "9s"), (42.9, "42s"), (59.99, "59s"), (252, "4m12s"),
         (3_599.9, "59m59s"), (3_600, "1h00m"), (86_399, "23h59m"), (187_200, "2d04h"),
     ],
 )  # fmt: skip

@@ -8,6 +8,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.gates import Budgets
 from bus.states import PROBE_ACTIVE, ProbeState
 from tests.support.pictures import NOW, ago, node, nodes, picture, probe, probes
@@ -119,6 +120,13 @@ def test_the_link_keeps_its_beginning() -> None:
     assert twice.link.since == NOW + timedelta(seconds=5)
     assert received(twice, picture(), NOW + timedelta(seconds=11)).link.live
     assert linked(board, LinkState.DISCONNECTED, NOW, "end").link.since == NOW
+
+
+@pytest.mark.parametrize("code", ["NO_CONTROLLER", "REQUEST_TIMEOUT"])
+def test_a_silent_controller_is_told_from_a_lost_connection(code: str) -> None:
+    error = ModelForgeError(ErrorCode(code), "no answer")
+    board = received(live(), picture(connected=False, last_error=str(error)), NOW)
+    assert board.link.state is LinkState.SILENT
 
 
 def test_nothing_is_claimed_before_the_first_picture() -> None:
