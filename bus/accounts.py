@@ -140,22 +140,24 @@ def _list(names: Iterable[str]) -> str:
 
 
 def _central(users: tuple[UserKey, ...]) -> str:
-    return "\n".join([
-        f"  {CENTRAL_ACCOUNT} {{",
-        "    jetstream: enabled",
-        "    users: [",
-        *(f"      {_user(user)}" for user in users),
-        "    ]",
-        "    exports: [",
-        f'      {{ service: "{subjects.next_message(subjects.JOBS_STREAM, "*")}", response_type: stream }}',
-        f'      {{ service: "{subjects.ACK_PREFIX}.{subjects.JOBS_STREAM}.>" }}',
-        f'      {{ service: "{subjects.EVIDENCE_ALL}" }}',
-        f'      {{ service: "{subjects.INVENTORY_ALL}" }}',
-        f'      {{ service: "{subjects.NODE_API_ALL}" }}',
-        f'      {{ stream: "{subjects.COMMANDS_ALL}" }}',
-        "    ]",
-        "  }",
-    ])
+    return "\n".join(
+        [
+            f"  {CENTRAL_ACCOUNT} {{",
+            "    jetstream: enabled",
+            "    users: [",
+            *(f"      {_user(user)}" for user in users),
+            "    ]",
+            "    exports: [",
+            f'      {{ service: "{subjects.next_message(subjects.JOBS_STREAM, "*")}", response_type: stream }}',
+            f'      {{ service: "{subjects.ACK_PREFIX}.{subjects.JOBS_STREAM}.>" }}',
+            f'      {{ service: "{subjects.EVIDENCE_ALL}" }}',
+            f'      {{ service: "{subjects.INVENTORY_ALL}" }}',
+            f'      {{ service: "{subjects.NODE_API_ALL}" }}',
+            f'      {{ stream: "{subjects.COMMANDS_ALL}" }}',
+            "    ]",
+            "  }",
+        ]
+    )
 
 
 def _user(user: UserKey) -> str:
@@ -175,13 +177,15 @@ def _node(node: NodeKey) -> str:
         f" max_payload: {MAX_PAYLOAD_BYTES}"
     )
     central = f"account: {CENTRAL_ACCOUNT}, subject:"
-    return "\n".join([
-        f"  {account_name(node.name)} {{",
-        f"    limits {{ {limits} }}",
-        f"    users: [ {{ nkey: {node.public_key} }} ]",
-        "    imports: [",
-        *(f'      {{ service: {{ {central} "{subject}" }} }}' for subject in node_services(node.name)),
-        f'      {{ stream: {{ {central} "{subjects.command(node.name)}" }} }}',
-        "    ]",
-        "  }",
-    ])
+    return "\n".join(
+        [
+            f"  {account_name(node.name)} {{",
+            f"    limits {{ {limits} }}",
+            f"    users: [ {{ nkey: {node.public_key} }} ]",
+            "    imports: [",
+            *(f'      {{ service: {{ {central} "{subject}" }} }}' for subject in node_services(node.name)),
+            f'      {{ stream: {{ {central} "{subjects.command(node.name)}" }} }}',
+            "    ]",
+            "  }",
+        ]
+    )

@@ -227,7 +227,12 @@ class BusClient:
             raise self._not_connected() from error
 
     async def publish_stored(
-        self, subject: str, data: bytes, *, dedupe_id: str | None = None, stream: str | None = None,
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        dedupe_id: str | None = None,
+        stream: str | None = None,
         timeout_s: float = 5.0,
     ) -> StoredAck:
         """Publish into a stream, once, and wait until the stream has it.

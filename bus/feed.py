@@ -182,4 +182,3 @@ class ProbeFeed:
         if state is not self._state:
             self._state = state
             on_change(state)
-

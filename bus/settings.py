@@ -99,7 +99,11 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def load(
-    type_: type[T], section: str, *, file: Path | None = None, flags: Mapping[str, Any] | None = None,
+    type_: type[T],
+    section: str,
+    *,
+    file: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Loaded[T]:
     """One section, from all four places. A flag that is `None` was not given.

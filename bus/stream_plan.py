@@ -18,10 +18,21 @@ _BOUNDS: Final = frozenset({"max_bytes", "max_msgs", "max_age", "max_msgs_per_su
 _STREAM_FIXED: Final = frozenset({"retention", "storage"})
 _CONSUMER_FIXED: Final = frozenset({"ack_policy", "deliver_policy", "replay_policy"})
 # Each of these, when somebody set it, loses or duplicates messages behind our back; no update of ours takes it off.
-_STREAM_FOREIGN: Final = frozenset({
-    "sealed", "no_ack", "mirror", "sources", "subject_transform", "republish", "persist_mode", "deny_delete",
-    "deny_purge", "allow_msg_ttl", "allow_rollup_hdrs",
-})
+_STREAM_FOREIGN: Final = frozenset(
+    {
+        "sealed",
+        "no_ack",
+        "mirror",
+        "sources",
+        "subject_transform",
+        "republish",
+        "persist_mode",
+        "deny_delete",
+        "deny_purge",
+        "allow_msg_ttl",
+        "allow_rollup_hdrs",
+    }
+)
 _CONSUMER_FOREIGN: Final = frozenset({"deliver_subject", "headers_only", "pause_until", "sample_freq"})
 # These would end a lease by themselves; an update puts them out (design, "Leases").
 _CONSUMER_OFF: Final = frozenset({"backoff", "inactive_threshold", "max_batch", "max_expires", "max_bytes"})

@@ -54,39 +54,76 @@ def _stream(name: str, description: str, stream_subjects: list[str], **config: A
 
 STREAMS: Final[tuple[Config, ...]] = (
     _stream(
-        subjects.JOBS_STREAM, "Jobs, waiting or leased; one for each job id", [subjects.JOBS_ALL],
+        subjects.JOBS_STREAM,
+        "Jobs, waiting or leased; one for each job id",
+        [subjects.JOBS_ALL],
         # The guard against a second copy is one message per subject, not a dedupe id: a job that is published again
         # after its message was lost would be swallowed inside the window.
-        retention="workqueue", discard="new", discard_new_per_subject=True, max_msgs_per_subject=1,
+        retention="workqueue",
+        discard="new",
+        discard_new_per_subject=True,
+        max_msgs_per_subject=1,
         # The server's default of 1,000 is three lanes of 333 nodes.
-        max_consumers=10_000, max_bytes=512 * _MIB, max_msg_size=MAX_JOB_BYTES, duplicate_window=120 * _SECOND_NS,
+        max_consumers=10_000,
+        max_bytes=512 * _MIB,
+        max_msg_size=MAX_JOB_BYTES,
+        duplicate_window=120 * _SECOND_NS,
     ),
     _stream(
-        subjects.EVIDENCE_STREAM, "Evidence from the nodes, until the controller has committed it",
+        subjects.EVIDENCE_STREAM,
+        "Evidence from the nodes, until the controller has committed it",
         [subjects.EVIDENCE_ALL],
         # The bound per subject is a bound per node: one node's flood cannot shut out another's evidence.
-        retention="workqueue", discard="new", discard_new_per_subject=True, max_msgs_per_subject=512,
-        max_consumers=8, max_bytes=2_048 * _MIB, max_msg_size=MAX_EVIDENCE_BYTES, duplicate_window=3_600 * _SECOND_NS,
+        retention="workqueue",
+        discard="new",
+        discard_new_per_subject=True,
+        max_msgs_per_subject=512,
+        max_consumers=8,
+        max_bytes=2_048 * _MIB,
+        max_msg_size=MAX_EVIDENCE_BYTES,
+        duplicate_window=3_600 * _SECOND_NS,
     ),
     _stream(
-        subjects.INVENTORY_STREAM, "The last inventory of each node", [subjects.INVENTORY_ALL],
-        retention="limits", discard="old", max_msgs_per_subject=1,
-        max_consumers=64, max_bytes=256 * _MIB, max_msg_size=256 * _KIB, duplicate_window=120 * _SECOND_NS,
+        subjects.INVENTORY_STREAM,
+        "The last inventory of each node",
+        [subjects.INVENTORY_ALL],
+        retention="limits",
+        discard="old",
+        max_msgs_per_subject=1,
+        max_consumers=64,
+        max_bytes=256 * _MIB,
+        max_msg_size=256 * _KIB,
+        duplicate_window=120 * _SECOND_NS,
     ),
     _stream(
-        subjects.EVENTS_STREAM, "One event for each committed change", [subjects.EVENTS_ALL],
-        retention="limits", discard="old", max_msgs_per_subject=-1, max_age=7 * _DAY_NS,
-        max_consumers=256, max_bytes=512 * _MIB, max_msg_size=512 * _KIB, duplicate_window=600 * _SECOND_NS,
+        subjects.EVENTS_STREAM,
+        "One event for each committed change",
+        [subjects.EVENTS_ALL],
+        retention="limits",
+        discard="old",
+        max_msgs_per_subject=-1,
+        max_age=7 * _DAY_NS,
+        max_consumers=256,
+        max_bytes=512 * _MIB,
+        max_msg_size=512 * _KIB,
+        duplicate_window=600 * _SECOND_NS,
     ),
     _stream(
-        subjects.ADVISORIES_STREAM, "What JetStream gave up on, and streams that were deleted",
+        subjects.ADVISORIES_STREAM,
+        "What JetStream gave up on, and streams that were deleted",
         [
             "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>",
             "$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>",
             "$JS.EVENT.ADVISORY.STREAM.DELETED.>",
         ],
-        retention="limits", discard="old", max_msgs_per_subject=-1, max_age=30 * _DAY_NS,
-        max_consumers=64, max_bytes=64 * _MIB, max_msg_size=64 * _KIB, duplicate_window=120 * _SECOND_NS,
+        retention="limits",
+        discard="old",
+        max_msgs_per_subject=-1,
+        max_age=30 * _DAY_NS,
+        max_consumers=64,
+        max_bytes=64 * _MIB,
+        max_msg_size=64 * _KIB,
+        duplicate_window=120 * _SECOND_NS,
     ),
 )
 
@@ -135,8 +172,11 @@ def _consumer(name: str, description: str, filter_subject: str, **config: Any) -
 def evidence_consumer() -> Config:
     """The controller's consumer of evidence (design, "The wire")."""
     return _consumer(
-        subjects.EVIDENCE_CONSUMER, "The controller reads evidence, and acknowledges after its commit",
-        subjects.EVIDENCE_ALL, ack_wait=int(EVIDENCE_ACK_WAIT_S * _SECOND_NS), max_ack_pending=256,
+        subjects.EVIDENCE_CONSUMER,
+        "The controller reads evidence, and acknowledges after its commit",
+        subjects.EVIDENCE_ALL,
+        ack_wait=int(EVIDENCE_ACK_WAIT_S * _SECOND_NS),
+        max_ack_pending=256,
         metadata={"product": subjects.SERVICE, "role": "controller"},
     )
 
@@ -146,17 +186,18 @@ def lane_consumers(node: str, *, ack_wait_s: float, slots: int) -> tuple[Config,
     pending = {Lane.WORK: slots, Lane.CONTROL: CONTROL_PENDING, Lane.INVOKE: INVOKE_PENDING}
     return tuple(
         _consumer(
-            subjects.lane_consumer(node, lane), f"Node {node}, lane {lane}: an unacknowledged delivery is a lease",
-            subjects.lane_filter(node, lane), ack_wait=int(ack_wait_s * _SECOND_NS), max_ack_pending=pending[lane],
+            subjects.lane_consumer(node, lane),
+            f"Node {node}, lane {lane}: an unacknowledged delivery is a lease",
+            subjects.lane_filter(node, lane),
+            ack_wait=int(ack_wait_s * _SECOND_NS),
+            max_ack_pending=pending[lane],
             metadata={"product": subjects.SERVICE, "node": node, "lane": lane.value},
         )
         for lane in Lane
     )
 
 
-async def ensure_streams(
-    client: BusClient, first_sequences: Mapping[str, int], *, replicas: int = 1
-) -> StreamReport:
+async def ensure_streams(client: BusClient, first_sequences: Mapping[str, int], *, replicas: int = 1) -> StreamReport:
     """Make the missing streams and the controller's consumer, and mend what can be mended without loss.
 
     Args:

@@ -61,27 +61,62 @@ CANDIDATES_SHOW = _query("candidates.show", api.ById, gates.Candidate, "One cand
 AUDIT_LIST = _query("audit.list", api.AuditRequest, api.AuditTrail, "The audit trail")
 
 HELLO: Final[Verb[api.HelloRequest, api.HelloReply]] = Verb(
-    name="hello", role="node", effect="command", request=api.HelloRequest, reply=api.HelloReply,
-    description="Admit this life of a node's agent")
+    name="hello",
+    role="node",
+    effect="command",
+    request=api.HelloRequest,
+    reply=api.HelloReply,
+    description="Admit this life of a node's agent",
+)
 CLAIM: Final[Verb[api.ClaimRequest, api.AnyClaim]] = Verb(
-    name="claim", role="node", effect="command", request=api.ClaimRequest, reply=api.AnyClaim,
-    description="Claim a delivered job")
+    name="claim",
+    role="node",
+    effect="command",
+    request=api.ClaimRequest,
+    reply=api.AnyClaim,
+    description="Claim a delivered job",
+)
 RENEW: Final[Verb[api.RenewRequest, api.AnyRenewal]] = Verb(
-    name="renew", role="node", effect="command", request=api.RenewRequest, reply=api.AnyRenewal,
-    description="Extend a lease")
+    name="renew",
+    role="node",
+    effect="command",
+    request=api.RenewRequest,
+    reply=api.AnyRenewal,
+    description="Extend a lease",
+)
 REFUSE: Final[Verb[api.RefuseRequest, api.Refused]] = Verb(
-    name="refuse", role="node", effect="command", request=api.RefuseRequest, reply=api.Refused,
-    description="End a job that this node cannot do")
+    name="refuse",
+    role="node",
+    effect="command",
+    request=api.RefuseRequest,
+    reply=api.Refused,
+    description="End a job that this node cannot do",
+)
 
 USER_VERBS: Final[tuple[Verb[Any, Any], ...]] = (
     STATUS,
-    ARTIFACTS_SCAN, SCANS_SHOW, ARTIFACTS_LIST, ARTIFACTS_SHOW,
-    PROFILES_CREATE, PROFILES_LIST, PROFILES_SHOW,
-    NODES_LIST, NODES_SHOW,
-    ASSESSMENTS_CREATE, ASSESSMENTS_LIST, ASSESSMENTS_SHOW,
-    APPROVALS_ADD, APPROVALS_LIST, APPROVALS_REVOKE,
-    PROBES_QUEUE, PROBES_LIST, PROBES_SHOW, PROBES_CANCEL, PROBES_LOG,
-    CANDIDATES_LIST, CANDIDATES_SHOW,
+    ARTIFACTS_SCAN,
+    SCANS_SHOW,
+    ARTIFACTS_LIST,
+    ARTIFACTS_SHOW,
+    PROFILES_CREATE,
+    PROFILES_LIST,
+    PROFILES_SHOW,
+    NODES_LIST,
+    NODES_SHOW,
+    ASSESSMENTS_CREATE,
+    ASSESSMENTS_LIST,
+    ASSESSMENTS_SHOW,
+    APPROVALS_ADD,
+    APPROVALS_LIST,
+    APPROVALS_REVOKE,
+    PROBES_QUEUE,
+    PROBES_LIST,
+    PROBES_SHOW,
+    PROBES_CANCEL,
+    PROBES_LOG,
+    CANDIDATES_LIST,
+    CANDIDATES_SHOW,
     AUDIT_LIST,
 )
 NODE_VERBS: Final[tuple[Verb[Any, Any], ...]] = (HELLO, CLAIM, RENEW, REFUSE)

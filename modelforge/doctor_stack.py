@@ -45,8 +45,9 @@ async def _ask(operator: Operator, settings: ClientSettings) -> list[Check]:
         round_trip_s = await operator.client.round_trip()
         slow = round_trip_s > _SLOW_ROUND_TRIP_S
         detail = f"{settings.url} answers in {text.duration_ms(round_trip_s * 1_000)}"
-        checks.append(Check(
-            name="server", level="warn" if slow else "ok", detail=detail, fix="look at its load" if slow else ""))
+        checks.append(
+            Check(name="server", level="warn" if slow else "ok", detail=detail, fix="look at its load" if slow else "")
+        )
         status = await operator.call(verbs.STATUS, Nothing())
     except ModelForgeError as error:
         return [*checks, _failed("controller", error)]
@@ -74,7 +75,8 @@ def check_controller(status: Status) -> Check:
     """It answers, and its outbox drains."""
     detail = (
         f"version {status.version}, schema {status.schema_version}, since {text.moment(status.started_at)}, "
-        f"{text.count(status.open_jobs, 'open job')}, {status.outbox_waiting} waiting to be published")
+        f"{text.count(status.open_jobs, 'open job')}, {status.outbox_waiting} waiting to be published"
+    )
     if status.outbox_waiting > _OUTBOX_LIMIT:
         return Check(name="controller", level="warn", detail=detail, fix="read the controller's log")
     return Check(name="controller", level="ok", detail=detail)
@@ -102,8 +104,12 @@ def check_node(node: NodeView) -> Check:
     name = f"node {node.name}"
     if node.liveness != "online":
         detail = f"{node.liveness}, last seen {text.moment(node.last_seen_at)}"
-        return Check(name=name, level="fail" if node.liveness == "offline" else "warn", detail=detail,
-                     fix=f"start the agent of {node.name}")
+        return Check(
+            name=name,
+            level="fail" if node.liveness == "offline" else "warn",
+            detail=detail,
+            fix=f"start the agent of {node.name}",
+        )
     if node.inventory is None:
         return Check(name=name, level="fail", detail="online without an inventory", fix=f"modelforge node show {name}")
     adapters = node.inventory.environment.adapters
@@ -111,6 +117,10 @@ def check_node(node: NodeView) -> Check:
     slots = f"{len(node.inventory.active)} of {node.inventory.slots} slots in use"
     if not executable:
         reasons = "; ".join(f"{one.name}: {one.reason}" for one in adapters) or "no adapters"
-        return Check(name=name, level="warn", detail=f"online, but nothing can be run ({reasons})",
-                     fix="pip install 'modelforge[runtime]'")
+        return Check(
+            name=name,
+            level="warn",
+            detail=f"online, but nothing can be run ({reasons})",
+            fix="pip install 'modelforge[runtime]'",
+        )
     return Check(name=name, level="ok", detail=f"online, runs {', '.join(executable)}, {slots}")

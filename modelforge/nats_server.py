@@ -106,8 +106,11 @@ class EmbeddedServer:
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [str(binary), "-c", str(self.config_path)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                process_group=0, preexec_fn=parent_death_signal(),  # noqa: PLW1509 -- one prctl, see there
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=0,
+                preexec_fn=parent_death_signal(),  # noqa: PLW1509 -- one prctl, see there
             )
         self._wait_until_ready(self._process, ports)
 
@@ -131,12 +134,17 @@ class EmbeddedServer:
         self._accounts = accounts
         _write_private(draft, self._render())
         checked = subprocess.run(
-            [str(find_binary()), "-t", "-c", str(draft)], capture_output=True, timeout=CHECK_LIMIT_S, check=False)
+            [str(find_binary()), "-t", "-c", str(draft)], capture_output=True, timeout=CHECK_LIMIT_S, check=False
+        )
         if checked.returncode != 0 or self._process is None or self.pid is None:
             self._accounts = before
             draft.unlink()
-            raise ModelForgeError(ErrorCode.SERVER_START_FAILED, "the server did not take the new configuration",
-                                  log=self.log_path, said=checked.stderr.decode(errors="replace").strip()[-500:])
+            raise ModelForgeError(
+                ErrorCode.SERVER_START_FAILED,
+                "the server did not take the new configuration",
+                log=self.log_path,
+                said=checked.stderr.decode(errors="replace").strip()[-500:],
+            )
         draft.replace(self.config_path)
         # Twice: after one reload the imports of a new account do not work yet (nats-server 2.15.1, docs/adr/0003).
         for _ in range(2):
@@ -148,8 +156,9 @@ class EmbeddedServer:
         deadline = time.monotonic() + CHECK_LIMIT_S
         while b"Reloaded server configuration" not in _read_from(self.log_path, mark):
             if time.monotonic() > deadline or not _is_alive_after(process, _POLL_S):
-                raise ModelForgeError(ErrorCode.SERVER_START_FAILED,
-                                      f"the server did not reload; see {self.log_path}", log=self.log_path)
+                raise ModelForgeError(
+                    ErrorCode.SERVER_START_FAILED, f"the server did not reload; see {self.log_path}", log=self.log_path
+                )
 
     def _end(self, signal_number: signal.Signals) -> None:
         process, self._process = self._process, None
@@ -173,39 +182,47 @@ class EmbeddedServer:
 
     def _fail(self, process: subprocess.Popen[bytes]) -> None:
         self.kill()
-        text = _read_from(self.log_path, max(0, self.log_path.stat().st_size - _LOG_TAIL_BYTES)).decode(errors="replace")
+        text = _read_from(self.log_path, max(0, self.log_path.stat().st_size - _LOG_TAIL_BYTES)).decode(
+            errors="replace"
+        )
         last = text.strip().rpartition("\n")[2]
         if "address already in use" in last:
             raise _port_in_use(self._port)
         how = f"ended with exit status {process.returncode}" if process.returncode is not None else "did not get ready"
-        raise ModelForgeError(ErrorCode.SERVER_START_FAILED,
-                              f"nats-server {how}; see {self.log_path}", log=self.log_path, said=last[-500:])
+        raise ModelForgeError(
+            ErrorCode.SERVER_START_FAILED,
+            f"nats-server {how}; see {self.log_path}",
+            log=self.log_path,
+            said=last[-500:],
+        )
 
     def _render(self) -> str:
         """The whole configuration file."""
         folder = self._folder.absolute()
         http = [f'http: "{HOST}:{self._http_port}"'] if self._http_port else []
-        return "\n".join([
-            "# Written by ModelForge at every start; changes are lost.",
-            "server_name: modelforge",
-            f'listen: "{HOST}:{self._port or -1}"',
-            *http,
-            f"ports_file_dir: {_quote(folder / 'ports')}",
-            f"log_file: {_quote(folder / self.log_path.name)}",
-            f"log_size_limit: {_LOG_LIMIT_BYTES}",
-            "log_max_num: 2",
-            f"max_payload: {MAX_PAYLOAD_BYTES}",
-            "jetstream {",
-            f"  store_dir: {_quote(folder / 'store')}",
-            # The default syncs every two minutes: acknowledged messages would be lost with the power.
-            "  sync_interval: always",
-            f"  max_memory_store: {_MAX_MEMORY_BYTES}",
-            f"  max_file_store: {_MAX_STORE_BYTES}",
-            "}",
-            # Version 2 of the acknowledgement subject is not what our accounts import.
-            "feature_flags { js_ack_fc_v2: false }",
-            self._accounts,
-        ])
+        return "\n".join(
+            [
+                "# Written by ModelForge at every start; changes are lost.",
+                "server_name: modelforge",
+                f'listen: "{HOST}:{self._port or -1}"',
+                *http,
+                f"ports_file_dir: {_quote(folder / 'ports')}",
+                f"log_file: {_quote(folder / self.log_path.name)}",
+                f"log_size_limit: {_LOG_LIMIT_BYTES}",
+                "log_max_num: 2",
+                f"max_payload: {MAX_PAYLOAD_BYTES}",
+                "jetstream {",
+                f"  store_dir: {_quote(folder / 'store')}",
+                # The default syncs every two minutes: acknowledged messages would be lost with the power.
+                "  sync_interval: always",
+                f"  max_memory_store: {_MAX_MEMORY_BYTES}",
+                f"  max_file_store: {_MAX_STORE_BYTES}",
+                "}",
+                # Version 2 of the acknowledgement subject is not what our accounts import.
+                "feature_flags { js_ack_fc_v2: false }",
+                self._accounts,
+            ]
+        )
 
 
 def _quote(path: Path) -> str:

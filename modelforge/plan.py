@@ -50,7 +50,11 @@ class Plan:
 
 
 def make_plan(
-    state: Path, config: Path | None, *, port: int | None = None, artifact_root: Path | None = None,
+    state: Path,
+    config: Path | None,
+    *,
+    port: int | None = None,
+    artifact_root: Path | None = None,
     node: str | None = None,
 ) -> Plan:
     """Read and check every setting; writes nothing.
@@ -70,9 +74,13 @@ def make_plan(
     check_name(local.value.name, "node")
     check_name(up.user, "user")
     plan = Plan(
-        state=folder, server=server, up=up, controller=msgspec.structs.asdict(controller),
+        state=folder,
+        server=server,
+        up=up,
+        controller=msgspec.structs.asdict(controller),
         node={**msgspec.structs.asdict(local.value), "artifact_root": _absolute(local.value.artifact_root)},
-        make_artifact_root=local.value.artifact_root == str(state / _DEFAULT_ROOT))
+        make_artifact_root=local.value.artifact_root == str(state / _DEFAULT_ROOT),
+    )
     _check_surroundings(plan)
     return plan
 

@@ -66,7 +66,11 @@ def login_user() -> str:
 
 
 def section(
-    type_: type[S], name: str, *, file: Path | None, flags: Mapping[str, Any] | None = None,
+    type_: type[S],
+    name: str,
+    *,
+    file: Path | None,
+    flags: Mapping[str, Any] | None = None,
     derived: Mapping[str, Any] | None = None,
 ) -> Loaded[S]:
     """One section like `bus.settings.load`, where `derived` stands in for what nobody gave.

@@ -104,7 +104,8 @@ class StateLock:
             os.close(descriptor)
             folder = self._path.parent.parent
             raise ModelForgeError(
-                ErrorCode.STATE_LOCKED, f"{folder} is in use by process {holder}", pid=holder, state=folder) from error
+                ErrorCode.STATE_LOCKED, f"{folder} is in use by process {holder}", pid=holder, state=folder
+            ) from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         self._descriptor = descriptor

@@ -77,7 +77,13 @@ class ProcessPart:
     """A program of ours, in a session of its own, with its log in a file."""
 
     def __init__(
-        self, name: str, command: Sequence[str], *, log_path: Path, folder: Path, variables: Mapping[str, str],
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        log_path: Path,
+        folder: Path,
+        variables: Mapping[str, str],
         ready: Callable[[], Awaitable[None]],
     ) -> None:
         self.name = name
@@ -104,8 +110,14 @@ class ProcessPart:
                 self.log_path.replace(self.log_path.with_suffix(".log.1"))
             with self.log_path.open("ab") as log:
                 self._process = subprocess.Popen(
-                    self._command, cwd=self._folder, env=self._variables, stdin=subprocess.DEVNULL, stdout=log,
-                    stderr=log, start_new_session=True, preexec_fn=parent_death_signal(),  # noqa: PLW1509 -- one prctl
+                    self._command,
+                    cwd=self._folder,
+                    env=self._variables,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    preexec_fn=parent_death_signal(),  # noqa: PLW1509 -- one prctl
                 )
         except OSError as error:
             message = f"{self.name} cannot be started: {error.strerror or error}"
@@ -143,7 +155,13 @@ class Supervisor:
     """Keeps the parts of one stack running until it is told to stop, or a part cannot be kept."""
 
     def __init__(
-        self, parts: Sequence[Part], *, max_restarts: int, window_s: float, ready_s: float, stop_s: float,
+        self,
+        parts: Sequence[Part],
+        *,
+        max_restarts: int,
+        window_s: float,
+        ready_s: float,
+        stop_s: float,
         tell: Callable[[str], None],
     ) -> None:
         self._parts = list(parts)
@@ -229,7 +247,8 @@ async def _died(part: Part) -> None:
 def start_failed(part: Part, how: str) -> ModelForgeError:
     """A part that does not come up or stay up, with the last words of its log."""
     return ModelForgeError(
-        ErrorCode.SERVER_START_FAILED, f"{part.name} {how}", log=part.log_path, last=last_line(part.log_path))
+        ErrorCode.SERVER_START_FAILED, f"{part.name} {how}", log=part.log_path, last=last_line(part.log_path)
+    )
 
 
 def last_line(log: Path) -> str:

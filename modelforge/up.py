@@ -132,8 +132,12 @@ class Stack:
     async def _node_is_online(self, operator: Operator) -> bool:
         nodes = (await operator.call(verbs.NODES_LIST, Page(), timeout_s=_ASK_LIMIT_S)).nodes
         return any(
-            node.name == self.plan.node_name and node.liveness == "online" and node.inventory is not None
-            and node.boot_id not in self.boots_before for node in nodes)
+            node.name == self.plan.node_name
+            and node.liveness == "online"
+            and node.inventory is not None
+            and node.boot_id not in self.boots_before
+            for node in nodes
+        )
 
     async def _ask_until(self, question: Callable[[Operator], Awaitable[bool]]) -> None:
         """Ask until the answer is yes; the supervisor bounds the time and watches for the part's death."""
@@ -170,14 +174,23 @@ def build_stack(plan: Plan, tell: Callable[[str], None]) -> tuple[Stack, Supervi
     except OSError as error:
         raise unwritable(state.root, error) from error
     server = EmbeddedServer(
-        state.server, port=plan.server.port, http_port=plan.server.http_port, users=identities.users,
-        nodes=identities.nodes)
+        state.server,
+        port=plan.server.port,
+        http_port=plan.server.http_port,
+        users=identities.users,
+        nodes=identities.nodes,
+    )
     stack = Stack(plan=plan, server=server, identities=identities, tell=tell)
 
     def process(name: str, module: str, file: str, ready: Callable[[], Awaitable[None]]) -> ProcessPart:
         return ProcessPart(
-            name, [sys.executable, "-P", "-m", module, "--config", str(state.run / file)],
-            log_path=state.logs / f"{name}.log", folder=state.root, variables=process_variables(), ready=ready)
+            name,
+            [sys.executable, "-P", "-m", module, "--config", str(state.run / file)],
+            log_path=state.logs / f"{name}.log",
+            folder=state.root,
+            variables=process_variables(),
+            ready=ready,
+        )
 
     stack.parts = [
         ServerPart(server),
@@ -185,8 +198,13 @@ def build_stack(plan: Plan, tell: Callable[[str], None]) -> tuple[Stack, Supervi
         process("agent", "node_agent", "node.toml", stack.agent_ready),
     ]
     supervisor = Supervisor(
-        stack.parts, max_restarts=plan.up.max_restarts, window_s=plan.up.restart_window_s, ready_s=plan.up.ready_s,
-        stop_s=plan.up.stop_s, tell=tell)
+        stack.parts,
+        max_restarts=plan.up.max_restarts,
+        window_s=plan.up.restart_window_s,
+        ready_s=plan.up.ready_s,
+        stop_s=plan.up.stop_s,
+        tell=tell,
+    )
     return stack, supervisor
 
 
@@ -205,7 +223,8 @@ async def running(plan: Plan, tell: Callable[[str], None]) -> AsyncIterator[tupl
         try:
             await supervisor.start(stack.part_started)
             plan.state.write_endpoint(
-                url=stack.client.url, user=stack.client.user, credentials=Path(stack.client.credentials))
+                url=stack.client.url, user=stack.client.user, credentials=Path(stack.client.credentials)
+            )
             yield stack, supervisor
         finally:
             await _stop(stack, supervisor)

@@ -37,8 +37,13 @@ def approve() -> None:
 @approve.command(cls=Command)
 @click.argument("set_", metavar="SET")
 @click.option("--reason", required=True, help="Why; it is kept and audited.")
-@click.option("--purpose", type=click.Choice(get_args(Purpose)), default="lab_execution", show_default=True,
-              help="What is allowed.")
+@click.option(
+    "--purpose",
+    type=click.Choice(get_args(Purpose)),
+    default="lab_execution",
+    show_default=True,
+    help="What is allowed.",
+)
 @click.option("--confirm", metavar="HEX8", help="First eight digits of the digest, when SET is only its beginning.")
 @click.pass_obj
 def add(app: App, set_: str, reason: str, purpose: Purpose, confirm: str | None) -> None:
@@ -49,7 +54,8 @@ def add(app: App, set_: str, reason: str, purpose: Purpose, confirm: str | None)
         exact = await operator.call(verbs.ARTIFACTS_SHOW, ById(id=named))
         app.out.note(
             f"approving {exact.digest} for {purpose}: {text.count(exact.file_count, 'file')}, "
-            f"{text.size(exact.size_bytes)}")
+            f"{text.size(exact.size_bytes)}"
+        )
         if len(named.removeprefix("sha256:")) < _DIGEST_DIGITS:
             _confirm(exact, confirm)
         request = ApproveRequest(set_digest=exact.digest, purpose=purpose, reason=reason)
@@ -88,8 +94,19 @@ def list_(app: App, limit: int) -> None:
         moment = now()
         return text.table(
             ("APPROVAL", "SET", "PURPOSE", "STATE", "BY", "AGE", "REASON"),
-            [(one.id, text.short(one.set_digest), one.purpose, "revoked" if one.revoked_at else "valid",
-              one.approved_by, text.age(one.approved_at, moment), one.reason) for one in found])
+            [
+                (
+                    one.id,
+                    text.short(one.set_digest),
+                    one.purpose,
+                    "revoked" if one.revoked_at else "valid",
+                    one.approved_by,
+                    text.age(one.approved_at, moment),
+                    one.reason,
+                )
+                for one in found
+            ],
+        )
 
     app.out.result("approvals", found, rows)
     app.out.truncated(len(found), limit)
@@ -108,8 +125,11 @@ def revoke(app: App, id_: str, reason: str) -> None:
 
 def _card(one: Approval) -> str:
     pairs: list[tuple[str, object]] = [
-        ("approval", one.id), ("set", one.set_digest), ("purpose", one.purpose),
-        ("approved", f"{text.moment(one.approved_at)} by {one.approved_by}"), ("reason", one.reason),
+        ("approval", one.id),
+        ("set", one.set_digest),
+        ("purpose", one.purpose),
+        ("approved", f"{text.moment(one.approved_at)} by {one.approved_by}"),
+        ("reason", one.reason),
     ]
     if one.revoked_at is not None:
         pairs += [("revoked", f"{text.moment(one.revoked_at)} by {one.revoked_by}"), ("because", one.revoke_reason)]

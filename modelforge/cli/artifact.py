@@ -32,12 +32,24 @@ def artifact() -> None:
 @click.argument("path")
 @click.option("--node", metavar="NAME", help="Node whose folder is scanned (default: the only one).")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait for the scan's end.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=600.0, show_default=True,
-              metavar="SECONDS", help="How long to wait.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait.",
+)
 @click.option("--request-id", help="Makes a repeat of this command harmless (default: a fresh one).")
 @click.pass_obj
 def scan(
-    app: App, path: str, node: str | None, wait: bool, timeout_s: float, request_id: str | None,
+    app: App,
+    path: str,
+    node: str | None,
+    wait: bool,
+    timeout_s: float,
+    request_id: str | None,
 ) -> int:
     """Hash every file of the folder PATH, which is relative to the node's artifact root."""
 
@@ -70,15 +82,27 @@ async def follow_scan(operator: Operator, app: App, queued: ScanView, timeout_s:
         return view
 
     return await wait_until(
-        operator, "scan", queued.id, read=read, done=lambda view: JOB.is_terminal(view.state),
-        progress=app.out.progress, timeout_s=timeout_s)
+        operator,
+        "scan",
+        queued.id,
+        read=read,
+        done=lambda view: JOB.is_terminal(view.state),
+        progress=app.out.progress,
+        timeout_s=timeout_s,
+    )
 
 
 def _scan_card(view: ScanView) -> str:
-    return text.card([
-        ("scan", view.id), ("node", view.node), ("path", view.path), ("state", view.state),
-        ("set", view.set_digest or text.NOTHING),
-    ], indent=0)
+    return text.card(
+        [
+            ("scan", view.id),
+            ("node", view.node),
+            ("path", view.path),
+            ("state", view.state),
+            ("set", view.set_digest or text.NOTHING),
+        ],
+        indent=0,
+    )
 
 
 @artifact.command("list", cls=Command)
@@ -92,8 +116,17 @@ def list_(app: App, limit: int) -> None:
         moment = now()
         return text.table(
             ("SET", "FILES", "SIZE", "AGE", "LOCATIONS"),
-            [(text.short(one.digest), one.file_count, text.size(one.size_bytes), text.age(one.created_at, moment),
-              _locations(one)) for one in sets])
+            [
+                (
+                    text.short(one.digest),
+                    one.file_count,
+                    text.size(one.size_bytes),
+                    text.age(one.created_at, moment),
+                    _locations(one),
+                )
+                for one in sets
+            ],
+        )
 
     app.out.result("artifact-sets", sets, rows)
     app.out.truncated(len(sets), limit)
@@ -115,10 +148,18 @@ def show(app: App, set_: str) -> None:
 def set_card(found: ArtifactSet) -> str:
     """A set on the screen: identity, places, files, weight headers and notes."""
     files = found.manifest.files if found.manifest else ()
-    blocks = [text.card([
-        ("set", found.digest), ("files", found.file_count), ("size", text.size(found.size_bytes)),
-        ("created", text.moment(found.created_at)), ("locations", _locations(found)),
-    ], indent=0)]
+    blocks = [
+        text.card(
+            [
+                ("set", found.digest),
+                ("files", found.file_count),
+                ("size", text.size(found.size_bytes)),
+                ("created", text.moment(found.created_at)),
+                ("locations", _locations(found)),
+            ],
+            indent=0,
+        )
+    ]
     if files:
         shown = files[:_DETAILS_ON_SCREEN_MAX]
         rows = [(text.short(file.sha256), text.size(file.size_bytes), file.path) for file in shown]
@@ -126,9 +167,12 @@ def set_card(found: ArtifactSet) -> str:
         if len(files) > len(shown):
             blocks.append(f"and {text.count(len(files) - len(shown), 'more file')}: see --json")
     if found.evidence is not None and found.evidence.weights:
-        blocks.append(text.table(
-            ("FORMAT", "TENSORS", "PARAMETERS", "WEIGHTS"),
-            [(one.format, one.tensors, one.parameters, one.path) for one in found.evidence.weights]))
+        blocks.append(
+            text.table(
+                ("FORMAT", "TENSORS", "PARAMETERS", "WEIGHTS"),
+                [(one.format, one.tensors, one.parameters, one.path) for one in found.evidence.weights],
+            )
+        )
     if found.evidence is not None and found.evidence.notes:
         blocks.append("\n".join(f"note: {note}" for note in found.evidence.notes))
     return "\n\n".join(blocks)

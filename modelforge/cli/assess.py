@@ -65,9 +65,21 @@ def list_(app: App, limit: int) -> None:
         moment = now()
         return text.table(
             ("ASSESSMENT", "VERDICT", "SET", "PROFILE", "NODE", "BLOCKERS", "WARNINGS", "STALE", "AGE"),
-            [(one.id, one.verdict, text.short(one.set_digest), one.profile_name, one.node, _number(one, "blocker"),
-              _number(one, "warning"), "yes" if one.stale_because else "no", text.age(one.created_at, moment))
-             for one in found])
+            [
+                (
+                    one.id,
+                    one.verdict,
+                    text.short(one.set_digest),
+                    one.profile_name,
+                    one.node,
+                    _number(one, "blocker"),
+                    _number(one, "warning"),
+                    "yes" if one.stale_because else "no",
+                    text.age(one.created_at, moment),
+                )
+                for one in found
+            ],
+        )
 
     app.out.result("assessments", found, rows)
     app.out.truncated(len(found), limit)
@@ -89,14 +101,22 @@ def show(app: App, id_: str) -> None:
 def assessment_card(one: Assessment) -> str:
     """An assessment on the screen: what it rests on, then every finding with its remedy."""
     estimate = f"{text.size(one.estimate.size_bytes)} (estimated)" if one.estimate else text.NOTHING
-    head = text.card([
-        ("assessment", one.id), ("verdict", one.verdict), ("set", one.set_digest),
-        ("profile", f"{one.profile_name} ({text.short(one.profile_id)})"), ("node", one.node),
-        ("adapter", f"{one.adapter} {one.adapter_version}"), ("memory", estimate),
-        ("fingerprint", one.fingerprint), ("stale", "\n".join(one.stale_because) if one.stale_because else "no"),
-        ("approvals", ", ".join(one.approvals) or "none"),
-        ("created", f"{text.moment(one.created_at)} by {one.created_by}"),
-    ], indent=0)
+    head = text.card(
+        [
+            ("assessment", one.id),
+            ("verdict", one.verdict),
+            ("set", one.set_digest),
+            ("profile", f"{one.profile_name} ({text.short(one.profile_id)})"),
+            ("node", one.node),
+            ("adapter", f"{one.adapter} {one.adapter_version}"),
+            ("memory", estimate),
+            ("fingerprint", one.fingerprint),
+            ("stale", "\n".join(one.stale_because) if one.stale_because else "no"),
+            ("approvals", ", ".join(one.approvals) or "none"),
+            ("created", f"{text.moment(one.created_at)} by {one.created_by}"),
+        ],
+        indent=0,
+    )
     return f"{head}\n\n{findings_text(one)}"
 
 
@@ -109,4 +129,5 @@ def findings_text(one: Assessment) -> str:
     return "\n".join(
         f"{finding.severity}: {finding.code}: {finding.message} [{finding.source}]"
         + (f"\n  remedy: {finding.remedy}" if finding.remedy else "")
-        for finding in ranked)
+        for finding in ranked
+    )

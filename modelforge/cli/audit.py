@@ -24,8 +24,23 @@ def list_(app: App, id_: str | None, limit: int) -> None:
     """List audit entries, newest first."""
     request = AuditRequest(id=id_, limit=limit)
     entries = with_operator(app, lambda operator: operator.call(verbs.AUDIT_LIST, request)).entries
-    app.out.result("audit", entries, lambda: text.table(
-        ("NUMBER", "TIME", "ACTOR", "WHAT", "ENTITY", "ID", "DETAIL"),
-        [(one.sequence, text.moment(one.at), one.actor, one.what, one.entity, one.id,
-          " ".join(f"{key}={value}" for key, value in one.detail.items()) or text.NOTHING) for one in entries]))
+    app.out.result(
+        "audit",
+        entries,
+        lambda: text.table(
+            ("NUMBER", "TIME", "ACTOR", "WHAT", "ENTITY", "ID", "DETAIL"),
+            [
+                (
+                    one.sequence,
+                    text.moment(one.at),
+                    one.actor,
+                    one.what,
+                    one.entity,
+                    one.id,
+                    " ".join(f"{key}={value}" for key, value in one.detail.items()) or text.NOTHING,
+                )
+                for one in entries
+            ],
+        ),
+    )
     app.out.truncated(len(entries), limit)

@@ -33,9 +33,21 @@ def list_(app: App, limit: int) -> None:
         moment = now()
         return text.table(
             ("CANDIDATE", "STATUS", "PRODUCTION", "SET", "PROFILE", "NODE", "PROBE", "AGE", "STALE"),
-            [(one.id, one.status, production(one), text.short(one.set_digest), one.profile_name, one.node,
-              one.probe_id, text.age(one.created_at, moment), "yes" if one.stale_because else "no")
-             for one in found])
+            [
+                (
+                    one.id,
+                    one.status,
+                    production(one),
+                    text.short(one.set_digest),
+                    one.profile_name,
+                    one.node,
+                    one.probe_id,
+                    text.age(one.created_at, moment),
+                    "yes" if one.stale_because else "no",
+                )
+                for one in found
+            ],
+        )
 
     app.out.result("candidates", found, rows)
     app.out.truncated(len(found), limit)
@@ -57,10 +69,19 @@ def production(one: Candidate) -> str:
 
 def candidate_card(one: Candidate) -> str:
     """A candidate on the screen."""
-    return text.card([
-        ("candidate", one.id), ("status", one.status), ("production", production(one)), ("probe", one.probe_id),
-        ("set", one.set_digest), ("profile", f"{one.profile_name} ({text.short(one.profile_id)})"),
-        ("node", one.node), ("environment", one.environment_id), ("fingerprint", one.fingerprint),
-        ("created", text.moment(one.created_at)),
-        ("stale", "\n".join(one.stale_because) if one.stale_because else "no"),
-    ], indent=0)
+    return text.card(
+        [
+            ("candidate", one.id),
+            ("status", one.status),
+            ("production", production(one)),
+            ("probe", one.probe_id),
+            ("set", one.set_digest),
+            ("profile", f"{one.profile_name} ({text.short(one.profile_id)})"),
+            ("node", one.node),
+            ("environment", one.environment_id),
+            ("fingerprint", one.fingerprint),
+            ("created", text.moment(one.created_at)),
+            ("stale", "\n".join(one.stale_because) if one.stale_because else "no"),
+        ],
+        indent=0,
+    )

@@ -59,10 +59,20 @@ def _common_options() -> list[click.Parameter]:
     return [
         click.RichOption(["--json", "as_json"], is_flag=True, help="Print one JSON document.", panel=_PANEL),
         click.RichOption(["--no-color"], is_flag=True, help="Plain text, as with NO_COLOR.", panel=_PANEL),
-        click.RichOption(["--state"], type=click.Path(path_type=Path), metavar="DIR", panel=_PANEL,
-                         help="State folder (default: the platform's, or MODELFORGE_STATE)."),
-        click.RichOption(["--config"], type=click.Path(path_type=Path), metavar="FILE", panel=_PANEL,
-                         help="Configuration file (default: the platform's, or MODELFORGE_CONFIG)."),
+        click.RichOption(
+            ["--state"],
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            panel=_PANEL,
+            help="State folder (default: the platform's, or MODELFORGE_STATE).",
+        ),
+        click.RichOption(
+            ["--config"],
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            panel=_PANEL,
+            help="Configuration file (default: the platform's, or MODELFORGE_CONFIG).",
+        ),
     ]
 
 

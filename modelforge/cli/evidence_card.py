@@ -40,18 +40,19 @@ def _inference_line(timings: Timings) -> str:
 def _times_line(timings: Timings) -> str:
     return (
         f"verify {text.duration_ms(timings.verify_ms)}, start {text.duration_ms(timings.start_ms)}, "
-        f"unload {text.duration_ms(timings.unload_ms)}, total {text.duration_ms(timings.total_ms)}")
+        f"unload {text.duration_ms(timings.unload_ms)}, total {text.duration_ms(timings.total_ms)}"
+    )
 
 
 def _health_line(health: Health) -> str:
-    return (
-        f"process {health.process}, runtime {health.runtime}, model {health.model}, capability {health.capability}")
+    return f"process {health.process}, runtime {health.runtime}, model {health.model}, capability {health.capability}"
 
 
 def _runtime_line(evidence: ProbeEvidence) -> str:
     return (
         f"{evidence.adapter} {evidence.adapter_version} on {evidence.device}, batch {evidence.batch_size}, "
-        f"{evidence.max_sequence_length} tokens")
+        f"{evidence.max_sequence_length} tokens"
+    )
 
 
 def _output_pairs(evidence: ProbeEvidence) -> Pairs:
@@ -74,7 +75,8 @@ def memory_line(memory: MemorySummary) -> str:
     line = (
         f"before {text.size(memory.before_bytes)}, after load {text.size(memory.after_load_bytes)}, "
         f"peak {text.size(memory.peak_bytes)}, after exit {text.size(memory.after_exit_bytes)} "
-        f"(source {memory.source})")
+        f"(source {memory.source})"
+    )
     return f"{line}\nGPU not measured: {memory.gpu_reason}" if memory.gpu_reason else line
 
 
@@ -92,7 +94,8 @@ def isolation_lines(isolation: Isolation | None) -> str:
         return "none: the child did not come so far"
     summary = (
         f"egress barrier {isolation.egress_barrier}, containment {isolation.containment}, "
-        f"start {isolation.start_method}")
+        f"start {isolation.start_method}"
+    )
     lines = [summary]
     for layer in isolation.layers:
         mark = "active" if layer.active else "INACTIVE"
@@ -106,9 +109,12 @@ def probe_card(probe: ProbeView) -> str:
     """A probe on the screen: what it is, its timeline, its failure and its evidence."""
     blocks = [text.card(_head_pairs(probe), indent=0)]
     if probe.timeline:
-        blocks.append(text.table(
-            ("TIME", "ATTEMPT", "STATE"),
-            [(text.moment(mark.at), mark.attempt, mark.state) for mark in probe.timeline]))
+        blocks.append(
+            text.table(
+                ("TIME", "ATTEMPT", "STATE"),
+                [(text.moment(mark.at), mark.attempt, mark.state) for mark in probe.timeline],
+            )
+        )
     if probe.evidence is not None:
         blocks.append("evidence (measured)\n" + text.card(evidence_pairs(probe.evidence)))
     return "\n\n".join(blocks)
@@ -116,12 +122,18 @@ def probe_card(probe: ProbeView) -> str:
 
 def _head_pairs(probe: ProbeView) -> Pairs:
     pairs: Pairs = [
-        ("probe", probe.id), ("state", probe.state), ("node", probe.node), ("location", probe.location),
-        ("set", probe.set_digest), ("profile", f"{probe.profile_name} ({text.short(probe.profile_id)})"),
-        ("assessment", probe.assessment_id), ("approval", probe.approval_id),
+        ("probe", probe.id),
+        ("state", probe.state),
+        ("node", probe.node),
+        ("location", probe.location),
+        ("set", probe.set_digest),
+        ("profile", f"{probe.profile_name} ({text.short(probe.profile_id)})"),
+        ("assessment", probe.assessment_id),
+        ("approval", probe.approval_id),
         ("attempt", f"{probe.attempt} of {probe.max_attempts}"),
         ("queued", f"{text.moment(probe.queued_at)} by {probe.queued_by}"),
-        ("finished", text.moment(probe.finished_at)), ("log", probe.log_ref or text.NOTHING),
+        ("finished", text.moment(probe.finished_at)),
+        ("log", probe.log_ref or text.NOTHING),
         ("candidate", probe.candidate_id or "none"),
     ]
     if probe.cancel_requested:

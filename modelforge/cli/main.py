@@ -31,9 +31,13 @@ COMMANDS: Final[dict[str, Entry]] = {
 }
 
 
-@click.group(cls=LazyGroup, entries=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]},
-             epilog="Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 not reachable, 4 refused, "
-                    "5 not found, 124 wait is over, 130 interrupted.")
+@click.group(
+    cls=LazyGroup,
+    entries=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 not reachable, 4 refused, "
+    "5 not found, 124 wait is over, 130 interrupted.",
+)
 @click.version_option(package_name="modelforge", message="%(prog)s %(version)s")
 def root() -> None:
     """ModelForge: proof that a model loads, answers and gives its memory back, before it may serve.

@@ -33,9 +33,18 @@ def list_(app: App, limit: int) -> None:
         moment = now()
         return text.table(
             ("NODE", "STATE", "LAST SEEN", "LAB", "ENVIRONMENT", "GPU"),
-            [(one.name, one.liveness, text.age(one.last_seen_at, moment), "yes" if one.lab_eligible else "no",
-              text.short(one.environment_id), _gpus(one.inventory.hardware if one.inventory else None))
-             for one in nodes])
+            [
+                (
+                    one.name,
+                    one.liveness,
+                    text.age(one.last_seen_at, moment),
+                    "yes" if one.lab_eligible else "no",
+                    text.short(one.environment_id),
+                    _gpus(one.inventory.hardware if one.inventory else None),
+                )
+                for one in nodes
+            ],
+        )
 
     app.out.result("nodes", nodes, rows)
     app.out.truncated(len(nodes), limit)
@@ -60,9 +69,13 @@ def show(app: App, name: str) -> None:
 
 def _card(found: NodeView) -> str:
     pairs: list[tuple[str, object]] = [
-        ("node", found.name), ("state", found.liveness), ("last seen", text.moment(found.last_seen_at)),
-        ("enabled", "yes" if found.enabled else "no"), ("lab eligible", "yes" if found.lab_eligible else "no"),
-        ("boot", found.boot_id or text.NOTHING), ("environment", found.environment_id or text.NOTHING),
+        ("node", found.name),
+        ("state", found.liveness),
+        ("last seen", text.moment(found.last_seen_at)),
+        ("enabled", "yes" if found.enabled else "no"),
+        ("lab eligible", "yes" if found.lab_eligible else "no"),
+        ("boot", found.boot_id or text.NOTHING),
+        ("environment", found.environment_id or text.NOTHING),
     ]
     if found.inventory is not None:
         inventory, hardware = found.inventory, found.inventory.hardware
@@ -71,12 +84,19 @@ def _card(found: NodeView) -> str:
             ("capabilities", ", ".join(inventory.capabilities) or text.NOTHING),
             ("slots", f"{len(inventory.active)} of {inventory.slots} in use"),
             ("processor", f"{hardware.cpu_model}, {text.count(hardware.cpu_count, 'core')}"),
-            ("memory", f"{text.size(hardware.memory_available_bytes)} of {text.size(hardware.memory_total_bytes)} free"),
+            (
+                "memory",
+                f"{text.size(hardware.memory_available_bytes)} of {text.size(hardware.memory_total_bytes)} free",
+            ),
             ("gpu", _gpus(hardware)),
             ("python", f"{inventory.environment.python} on {inventory.environment.platform}"),
             ("packages", "\n".join(f"{name} {version}" for name, version in inventory.environment.packages.items())),
-            ("adapters", "\n".join(
-                f"{one.name} {one.version}" + ("" if one.executable else f" (not executable: {one.reason})")
-                for one in inventory.environment.adapters)),
+            (
+                "adapters",
+                "\n".join(
+                    f"{one.name} {one.version}" + ("" if one.executable else f" (not executable: {one.reason})")
+                    for one in inventory.environment.adapters
+                ),
+            ),
         ]
     return text.card(pairs, indent=0)

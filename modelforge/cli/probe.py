@@ -31,18 +31,32 @@ def probe() -> None:
 @probe.command(cls=Command)
 @click.argument("assessment")
 @click.option("--wait", is_flag=True, help="Wait for the end; the exit code tells how it went.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=1_800.0, show_default=True,
-              metavar="SECONDS", help="How long to wait; exit 124 when it is over, the probe goes on.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1),
+    default=1_800.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait; exit 124 when it is over, the probe goes on.",
+)
 @click.option("--fresh", is_flag=True, help="Start the child as a new interpreter, not from the template process.")
 @click.option("--request-id", help="Makes a repeat of this command harmless (default: a fresh one).")
 @click.pass_obj
 def queue(
-    app: App, assessment: str, wait: bool, timeout_s: float, fresh: bool, request_id: str | None,
+    app: App,
+    assessment: str,
+    wait: bool,
+    timeout_s: float,
+    fresh: bool,
+    request_id: str | None,
 ) -> int:
     """Queue the probe that ASSESSMENT allows, on the node that it names."""
     request = QueueProbeRequest(
-        assessment_id=assessment, request_id=request_id or uuid.uuid4().hex,
-        start_method="fresh" if fresh else "template")
+        assessment_id=assessment,
+        request_id=request_id or uuid.uuid4().hex,
+        start_method="fresh" if fresh else "template",
+    )
 
     async def work(operator: Operator) -> ProbeView:
         queued = await operator.call(verbs.PROBES_QUEUE, request)
@@ -63,8 +77,13 @@ def queue(
 
 @probe.command(cls=Command)
 @click.argument("id_", metavar="[ID]", required=False)
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), metavar="SECONDS",
-              help="Stop watching after this long (exit 124).  [no limit]")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="Stop watching after this long (exit 124).  [no limit]",
+)
 @click.pass_obj
 def watch(app: App, id_: str | None, timeout_s: float | None) -> int:
     """Print a line for each state that a probe enters; of all probes when no ID is given.
@@ -76,8 +95,12 @@ def watch(app: App, id_: str | None, timeout_s: float | None) -> int:
         with_operator(app, lambda operator: watch_all(operator, app, timeout_s))
         return Exit.OK
     marks = Marks()
-    view = with_operator(app, lambda operator: follow_probe(
-        operator, app.out.spinner, id_, timeout_s=timeout_s, changed=lambda one: tell_news(app, marks, one)))
+    view = with_operator(
+        app,
+        lambda operator: follow_probe(
+            operator, app.out.spinner, id_, timeout_s=timeout_s, changed=lambda one: tell_news(app, marks, one)
+        ),
+    )
     return probe_exit(app, view)
 
 
@@ -101,8 +124,20 @@ def list_(app: App, limit: int) -> None:
         moment = now()
         return text.table(
             ("PROBE", "STATE", "ATTEMPT", "SET", "PROFILE", "NODE", "AGE", "RESULT"),
-            [(one.id, one.state, f"{one.attempt}/{one.max_attempts}", text.short(one.set_digest), one.profile_name,
-              one.node, text.age(one.queued_at, moment), _result(one)) for one in probes])
+            [
+                (
+                    one.id,
+                    one.state,
+                    f"{one.attempt}/{one.max_attempts}",
+                    text.short(one.set_digest),
+                    one.profile_name,
+                    one.node,
+                    text.age(one.queued_at, moment),
+                    _result(one),
+                )
+                for one in probes
+            ],
+        )
 
     app.out.result("probes", probes, rows)
     app.out.truncated(len(probes), limit)
@@ -118,8 +153,15 @@ def _result(one: ProbeView) -> str:
 @click.argument("id_", metavar="ID")
 @click.option("--reason", default="", help="Why; it is kept and audited.")
 @click.option("--wait", is_flag=True, help="Wait until the probe has ended.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.1), default=120.0, show_default=True,
-              metavar="SECONDS", help="How long to wait.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0.1),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait.",
+)
 @click.pass_obj
 def cancel(app: App, id_: str, reason: str, wait: bool, timeout_s: float) -> None:
     """Cancel a probe: its child is ended and its memory checked."""
@@ -129,8 +171,14 @@ def cancel(app: App, id_: str, reason: str, wait: bool, timeout_s: float) -> Non
         return await follow_probe(operator, app.out.progress, view.id, timeout_s=timeout_s) if wait else view
 
     view = with_operator(app, work)
-    app.out.result("probe", view, lambda: f"probe {view.id} is {view.state}"
-                   + (", cancel requested" if view.cancel_requested and view.finished_at is None else ""))
+    app.out.result(
+        "probe",
+        view,
+        lambda: (
+            f"probe {view.id} is {view.state}"
+            + (", cancel requested" if view.cancel_requested and view.finished_at is None else "")
+        ),
+    )
     if not wait and view.finished_at is None:
         app.next(f"modelforge probe watch {view.id}")
 

@@ -29,8 +29,13 @@ def profile() -> None:
 
 @profile.command(cls=Command)
 @click.argument("name", required=False)
-@click.option("--file", "file", type=click.Path(path_type=Path), metavar="TOML",
-              help="Profile as TOML with the fields that `profile show --json` prints; flags win over it.")
+@click.option(
+    "--file",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="TOML",
+    help="Profile as TOML with the fields that `profile show --json` prints; flags win over it.",
+)
 @click.option("--adapter", help="Adapter that loads the set.  [sentence_transformers]")
 @click.option("--device", help="cpu or cuda.  [cpu]")
 @click.option("--gpu-uuid", help="The card, by UUID; cuda only.")
@@ -114,9 +119,21 @@ def list_(app: App, limit: int) -> None:
         moment = now()
         return text.table(
             ("PROFILE", "ID", "ADAPTER", "DEVICE", "DTYPE", "BATCH", "TOKENS", "AGE", "BY"),
-            [(one.profile.name, text.short(one.id), one.profile.adapter, one.profile.device, one.profile.dtype,
-              one.profile.batch_size, one.profile.max_sequence_length, text.age(one.created_at, moment),
-              one.created_by) for one in found])
+            [
+                (
+                    one.profile.name,
+                    text.short(one.id),
+                    one.profile.adapter,
+                    one.profile.device,
+                    one.profile.dtype,
+                    one.profile.batch_size,
+                    one.profile.max_sequence_length,
+                    text.age(one.created_at, moment),
+                    one.created_by,
+                )
+                for one in found
+            ],
+        )
 
     app.out.result("profiles", found, rows)
     app.out.truncated(len(found), limit)
@@ -136,7 +153,12 @@ def profile_card(view: ProfileView) -> str:
     fields = msgspec.structs.asdict(view.profile)
     budgets = msgspec.structs.asdict(fields.pop("budgets"))
     pairs = [(key.replace("_", " "), text.NOTHING if value is None else value) for key, value in fields.items()]
-    return text.card([
-        ("id", view.id), *pairs, ("budgets", "\n".join(f"{key} {value}" for key, value in budgets.items())),
-        ("created", f"{text.moment(view.created_at)} by {view.created_by}"),
-    ], indent=0)
+    return text.card(
+        [
+            ("id", view.id),
+            *pairs,
+            ("budgets", "\n".join(f"{key} {value}" for key, value in budgets.items())),
+            ("created", f"{text.moment(view.created_at)} by {view.created_by}"),
+        ],
+        indent=0,
+    )

@@ -61,8 +61,14 @@ async def pick_node(operator: Operator, name: str | None) -> str:
 
 
 async def wait_until(
-    operator: Operator, entity: str, entity_id: str, *, read: Callable[[], Awaitable[T]],
-    done: Callable[[T], bool], progress: Progress, timeout_s: float | None,
+    operator: Operator,
+    entity: str,
+    entity_id: str,
+    *,
+    read: Callable[[], Awaitable[T]],
+    done: Callable[[T], bool],
+    progress: Progress,
+    timeout_s: float | None,
 ) -> T:
     """Read a thing again at each of its events until `done`; the subscription stands before the first look.
 

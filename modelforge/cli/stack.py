@@ -22,8 +22,12 @@ _DEMO_FOLDER: Final = "demo"
 
 @click.command(cls=LocalCommand)
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port on loopback; 0 lets the system choose.  [4222]")
-@click.option("--artifact-root", type=click.Path(path_type=Path), metavar="DIR",
-              help="Folder below which the local node finds models.  [artifacts in the state folder]")
+@click.option(
+    "--artifact-root",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder below which the local node finds models.  [artifacts in the state folder]",
+)
 @click.option("--node", metavar="NAME", help="Name of the local node.  [local]")
 @click.pass_obj
 def up(app: App, port: int | None, artifact_root: Path | None, node: str | None) -> int:
@@ -57,15 +61,23 @@ async def _run_up(app: App, plan: Plan, was_ready: asyncio.Event) -> None:
 
 def _tell_ready(app: App, stack: Stack) -> None:
     facts = {
-        "url": stack.client.url, "user": stack.client.user, "credentials": stack.client.credentials,
-        "state": str(stack.plan.state.root), "node": stack.plan.node_name,
+        "url": stack.client.url,
+        "user": stack.client.user,
+        "credentials": stack.client.credentials,
+        "state": str(stack.plan.state.root),
+        "node": stack.plan.node_name,
         "artifact_root": str(stack.plan.artifact_root),
         "pids": {part.name: part.pid for part in stack.parts},
         "logs": {part.name: str(part.log_path) for part in stack.parts},
     }
-    app.out.line("up", facts, lambda: (
-        f"ready at {stack.client.url} as {stack.client.user}, node {stack.plan.node_name}, "
-        f"artifacts below {stack.plan.artifact_root}"))
+    app.out.line(
+        "up",
+        facts,
+        lambda: (
+            f"ready at {stack.client.url} as {stack.client.user}, node {stack.plan.node_name}, "
+            f"artifacts below {stack.plan.artifact_root}"
+        ),
+    )
     app.next("modelforge artifact scan PATH", "modelforge tui", "modelforge doctor")
 
 

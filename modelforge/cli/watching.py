@@ -66,7 +66,11 @@ def tell_news(app: App, marks: Marks, probe: ProbeView) -> None:
 
 
 async def follow_probe(
-    operator: Operator, progress: Progress, probe_id: str, *, timeout_s: float | None,
+    operator: Operator,
+    progress: Progress,
+    probe_id: str,
+    *,
+    timeout_s: float | None,
     changed: Callable[[ProbeView], None] | None = None,
 ) -> ProbeView:
     """Wait for a probe's end, naming each phase once; `changed` is told every new picture.
@@ -86,13 +90,17 @@ async def follow_probe(
 
     first = await operator.call(verbs.PROBES_SHOW, ById(id=probe_id))  # the id in full, for the subject
     return await wait_until(
-        operator, "probe", first.id, read=read, done=lambda view: PROBE.is_terminal(view.state),
-        progress=progress, timeout_s=timeout_s)
+        operator,
+        "probe",
+        first.id,
+        read=read,
+        done=lambda view: PROBE.is_terminal(view.state),
+        progress=progress,
+        timeout_s=timeout_s,
+    )
 
 
-async def watch_all(
-    operator: Operator, app: App, timeout_s: float | None
-) -> None:
+async def watch_all(operator: Operator, app: App, timeout_s: float | None) -> None:
     """Tell every state that any probe enters, until interrupted; what had ended before is not told.
 
     Raises:

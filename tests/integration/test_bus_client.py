@@ -146,9 +146,7 @@ async def test_no_message_kills_the_connection(stack: NatsStack, garbage: bytes)
 
     await controller.subscribe("mf.cmd.>", hear)
     await controller.round_trip()
-    said = await raw_nats.send(
-        stack.url, stack.credentials("controller"), garbage + raw_nats.pub(b"mf.cmd.a", b"good")
-    )
+    said = await raw_nats.send(stack.url, stack.credentials("controller"), garbage + raw_nats.pub(b"mf.cmd.a", b"good"))
     assert b"-ERR" not in said
     await until(lambda: b"good" in heard, "the good message after the bad one", 5)
     assert await controller.round_trip() > 0

@@ -100,7 +100,9 @@ async def test_a_node_cannot_read_acknowledge_or_publish_as_another(stack: NatsS
     ):
         data = {held.reply: b"+ACK", "$JS.API.CONSUMER.CREATE.MF_JOBS.spy": SPY}.get(subject, b"")
         assert await denied(node_a, subject, data) in {
-            ErrorCode.NO_CONTROLLER, ErrorCode.NOT_CONNECTED, ErrorCode.PERMISSION_DENIED,
+            ErrorCode.NO_CONTROLLER,
+            ErrorCode.NOT_CONNECTED,
+            ErrorCode.PERMISSION_DENIED,
         }, subject
     assert await list_subjects(controller, "MF_JOBS", ">") == {JOB_B: 1}
     assert (await controller.js("CONSUMER.INFO.MF_JOBS.b-work"))["num_ack_pending"] == 1
@@ -214,12 +216,19 @@ async def test_people_inspect_everything_and_change_nothing(stack: NatsStack, wh
     for consumer in consumers:
         assert consumer["config"]["description"]
         assert consumer["config"]["metadata"]["lane"] in {"work", "control", "invoke"}
-    direct = await person.request("$JS.API.DIRECT.GET.MF_JOBS", json.dumps({"last_by_subj": JOB_A}).encode(), timeout_s=2)
+    direct = await person.request(
+        "$JS.API.DIRECT.GET.MF_JOBS", json.dumps({"last_by_subj": JOB_A}).encode(), timeout_s=2
+    )
     assert direct == b'{"kind":"probe.job.v1"}'
     assert (await person.js("STREAM.MSG.GET.MF_JOBS", {"last_by_subj": JOB_A}))["message"]["subject"] == JOB_A
     for api in (
-        "STREAM.DELETE.MF_JOBS", "STREAM.PURGE.MF_JOBS", "STREAM.MSG.DELETE.MF_JOBS", "STREAM.UPDATE.MF_JOBS",
-        "CONSUMER.CREATE.MF_JOBS.spy", "CONSUMER.DELETE.MF_JOBS.a-work", "CONSUMER.MSG.NEXT.MF_JOBS.a-work",
+        "STREAM.DELETE.MF_JOBS",
+        "STREAM.PURGE.MF_JOBS",
+        "STREAM.MSG.DELETE.MF_JOBS",
+        "STREAM.UPDATE.MF_JOBS",
+        "CONSUMER.CREATE.MF_JOBS.spy",
+        "CONSUMER.DELETE.MF_JOBS.a-work",
+        "CONSUMER.MSG.NEXT.MF_JOBS.a-work",
         "CONSUMER.PAUSE.MF_JOBS.a-work",
     ):
         assert await denied(person, f"$JS.API.{api}") is ErrorCode.PERMISSION_DENIED, api

@@ -39,8 +39,14 @@ def processes_of(state: Path) -> list[int]:
 def test_the_demo_ends_with_a_candidate_and_all_of_its_evidence(tmp_path: Path) -> None:
     state = tmp_path / "state"
     done = subprocess.run(
-        [*COMMAND, "demo", "--json"], capture_output=True, text=True, timeout=160, check=False,
-        env=clean_environment(state), stdin=subprocess.DEVNULL)
+        [*COMMAND, "demo", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=160,
+        check=False,
+        env=clean_environment(state),
+        stdin=subprocess.DEVNULL,
+    )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["schema"] == "modelforge.demo/v1"
@@ -51,7 +57,8 @@ def test_the_demo_ends_with_a_candidate_and_all_of_its_evidence(tmp_path: Path) 
     assert report.probe.approval_id == report.approval.id
     assert report.approval.set_digest == report.artifact_set.digest == report.candidate.set_digest
     assert [line for line in done.stderr.splitlines() if line.startswith("[")] == [
-        f"[{number}/6] {title}" for number, title in enumerate(TITLES, 1)]
+        f"[{number}/6] {title}" for number, title in enumerate(TITLES, 1)
+    ]
     _check_card(report)
     assert processes_of(state) == []
     assert not (state / "demo" / "run" / "endpoint.json").exists()
@@ -71,9 +78,20 @@ def _check_card(report: DemoReport) -> None:
     """Every figure that a newcomer is promised is on the card."""
     card = report_card(report)
     for words in (
-        "status=lab_ready production=false", report.assessment.verdict, INPUT_SHA256, "length 384, norm 1.000000",
-        "load  ", "inference  ", "before ", "after load ", "peak ", "after exit ", "(source process_rss)",
-        "egress barrier ", "reclaim  ", f"runtime-worker://local/{report.probe.id}/attempt/1",
+        "status=lab_ready production=false",
+        report.assessment.verdict,
+        INPUT_SHA256,
+        "length 384, norm 1.000000",
+        "load  ",
+        "inference  ",
+        "before ",
+        "after load ",
+        "peak ",
+        "after exit ",
+        "(source process_rss)",
+        "egress barrier ",
+        "reclaim  ",
+        f"runtime-worker://local/{report.probe.id}/attempt/1",
     ):
         assert words in card, words
 
@@ -83,8 +101,12 @@ def test_ctrl_c_in_the_demo_stops_everything(tmp_path: Path) -> None:
     err = tmp_path / "demo.err"
     with err.open("wb") as file:
         demo = subprocess.Popen(
-            [*COMMAND, "demo", "--json"], stdout=subprocess.DEVNULL, stderr=file, stdin=subprocess.DEVNULL,
-            env=clean_environment(state))
+            [*COMMAND, "demo", "--json"],
+            stdout=subprocess.DEVNULL,
+            stderr=file,
+            stdin=subprocess.DEVNULL,
+            env=clean_environment(state),
+        )
     try:
         eventually(lambda: "  preparing  " in err.read_text(), "the probe is being prepared", 60)
         demo.send_signal(signal.SIGINT)

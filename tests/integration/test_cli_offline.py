@@ -18,9 +18,7 @@ def code_of(out: str) -> str:
     return str(document["data"]["code"])
 
 
-@pytest.mark.parametrize(
-    "arguments", [("probe", "list"), ("artifact", "scan", "x"), ("probe", "watch"), ("tui",)]
-)
+@pytest.mark.parametrize("arguments", [("probe", "list"), ("artifact", "scan", "x"), ("probe", "watch"), ("tui",)])
 def test_without_a_stack_the_next_command_is_up(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     result = modelforge(tmp_path / "state", *arguments)
     assert result.code == 3
@@ -35,8 +33,17 @@ def test_a_server_that_is_not_there_is_told_fast(tmp_path: Path) -> None:
         port = unused.getsockname()[1]
     ensure_key(tmp_path / "me.nk")
     result = modelforge(
-        tmp_path / "state", "probe", "list", "--json", "--url", f"nats://127.0.0.1:{port}", "--user", "me",
-        "--credentials", str(tmp_path / "me.nk"))
+        tmp_path / "state",
+        "probe",
+        "list",
+        "--json",
+        "--url",
+        f"nats://127.0.0.1:{port}",
+        "--user",
+        "me",
+        "--credentials",
+        str(tmp_path / "me.nk"),
+    )
     assert result.code == 3
     assert code_of(result.out) == "NOT_CONNECTED"
     assert str(port) in result.err
@@ -49,15 +56,23 @@ UNKNOWN_KEY, UNKNOWN_SECTION, NOT_TOML = "[client]\nulr = 'x'\n", "[cleint]\n", 
 @pytest.mark.parametrize(
     ("command", "content", "code"),
     [
-        (UP, UNKNOWN_KEY, "CONFIG_INVALID"), (LIST, UNKNOWN_KEY, "CONFIG_INVALID"),
-        (SHOW, UNKNOWN_KEY, "CONFIG_INVALID"), (DOCTOR, UNKNOWN_KEY, "CONFIG_INVALID"),
-        (UP, UNKNOWN_SECTION, "CONFIG_INVALID"), (LIST, UNKNOWN_SECTION, "CONFIG_INVALID"),
-        (UP, NOT_TOML, "CONFIG_UNREADABLE"), (LIST, NOT_TOML, "CONFIG_UNREADABLE"),
-        (UP, None, "CONFIG_UNREADABLE"), (LIST, None, "CONFIG_UNREADABLE"),
+        (UP, UNKNOWN_KEY, "CONFIG_INVALID"),
+        (LIST, UNKNOWN_KEY, "CONFIG_INVALID"),
+        (SHOW, UNKNOWN_KEY, "CONFIG_INVALID"),
+        (DOCTOR, UNKNOWN_KEY, "CONFIG_INVALID"),
+        (UP, UNKNOWN_SECTION, "CONFIG_INVALID"),
+        (LIST, UNKNOWN_SECTION, "CONFIG_INVALID"),
+        (UP, NOT_TOML, "CONFIG_UNREADABLE"),
+        (LIST, NOT_TOML, "CONFIG_UNREADABLE"),
+        (UP, None, "CONFIG_UNREADABLE"),
+        (LIST, None, "CONFIG_UNREADABLE"),
     ],
 )
 def test_a_wrong_configuration_is_refused_by_every_command(
-    tmp_path: Path, command: tuple[str, ...], content: str | None, code: str,
+    tmp_path: Path,
+    command: tuple[str, ...],
+    content: str | None,
+    code: str,
 ) -> None:
     file = tmp_path / "modelforge.toml"
     if content is None:

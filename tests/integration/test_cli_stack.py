@@ -139,9 +139,7 @@ def test_a_set_without_approval_is_not_probed(live: Live, assessment: dict[str, 
     assert live.data("probe", "list") == []
 
 
-def test_the_beginning_of_a_digest_approves_nothing_without_a_terminal(
-    live: Live, assessment: dict[str, Any]
-) -> None:
+def test_the_beginning_of_a_digest_approves_nothing_without_a_terminal(live: Live, assessment: dict[str, Any]) -> None:
     prefix = assessment["set_digest"][7:19]
     error = failed(live.run("approve", "add", prefix, "--reason", "r", "--json"), "INVALID_ARGUMENT", 2)
     assert assessment["set_digest"] in error["hint"]
@@ -156,11 +154,18 @@ def test_every_gate_by_command(live: Live, assessment: dict[str, Any]) -> None:
     approval = live.data("approve", "add", digest, "--reason", "a test")
     assert approval["approved_by"] == live.up.ready["user"]
     queued = subprocess.Popen(
-        [*COMMAND, "probe", "queue", assessment["id"], "--wait", "--json"], stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, env=clean_environment(live.state))
+        [*COMMAND, "probe", "queue", assessment["id"], "--wait", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=clean_environment(live.state),
+    )
     watched = subprocess.Popen(
-        [*COMMAND, "probe", "watch", "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        env=clean_environment(live.state))
+        [*COMMAND, "probe", "watch", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=clean_environment(live.state),
+    )
     try:
         out, err = queued.communicate(timeout=60)
         assert queued.returncode == 0, err

@@ -114,6 +114,7 @@ async def test_no_stored_message_stops_the_puller(stack: NatsStack, garbage: byt
             if delivered is not None:
                 seen.append(delivered.data)
                 await end(controller, delivered.reply)
+
     # What nobody can read was ended and does not come back; the stream is empty in either case.
     async def is_empty() -> bool:
         return await list_subjects(controller, "MF_JOBS", ">") == {}

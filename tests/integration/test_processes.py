@@ -17,7 +17,9 @@ from modelforge.supervisor import ProcessPart
 from tests.support.cli import eventually, is_alive, read_line, wait_gone
 
 POLITE = "print('up', flush=True); import signal; signal.pause()"
-STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)\nwhile True: signal.pause()"
+STUBBORN = (
+    "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)\nwhile True: signal.pause()"
+)
 PARENT = """
 import sys, time
 from pathlib import Path
@@ -39,8 +41,13 @@ async def nothing() -> None:
 
 def part(folder: Path, script: str) -> ProcessPart:
     return ProcessPart(
-        "child", [sys.executable, "-c", script], log_path=folder / "child.log", folder=folder, variables={},
-        ready=nothing)
+        "child",
+        [sys.executable, "-c", script],
+        log_path=folder / "child.log",
+        folder=folder,
+        variables={},
+        ready=nothing,
+    )
 
 
 def wait_for_log(log: Path) -> None:
@@ -77,8 +84,14 @@ async def test_the_end_of_a_process_is_learned_without_asking(tmp_path: Path) ->
 
 
 def test_a_program_that_cannot_be_started_is_typed(tmp_path: Path) -> None:
-    one = ProcessPart("child", [str(tmp_path / "no-program")], log_path=tmp_path / "x.log", folder=tmp_path,
-                      variables={}, ready=nothing)
+    one = ProcessPart(
+        "child",
+        [str(tmp_path / "no-program")],
+        log_path=tmp_path / "x.log",
+        folder=tmp_path,
+        variables={},
+        ready=nothing,
+    )
     with pytest.raises(ModelForgeError) as caught:
         one.start()
     assert caught.value.code is ErrorCode.SERVER_START_FAILED

@@ -75,7 +75,12 @@ async def test_a_stream_that_is_made_again_starts_above_what_was_recorded(stack:
 
 async def test_harmless_differences_are_mended(stack: NatsStack) -> None:
     controller = await stack.prepare()
-    changed = {**await config(controller, "MF_EVENTS"), "max_age": 3_600_000_000_000, "description": "?", "metadata": {}}
+    changed = {
+        **await config(controller, "MF_EVENTS"),
+        "max_age": 3_600_000_000_000,
+        "description": "?",
+        "metadata": {},
+    }
     await controller.js("STREAM.UPDATE.MF_EVENTS", changed)
     work = (await controller.js("CONSUMER.INFO.MF_JOBS.local-work"))["config"]
     request = {"stream_name": "MF_JOBS", "action": "update", "config": {**work, "inactive_threshold": 10**12}}
@@ -97,7 +102,8 @@ async def test_drift_that_would_lose_messages_is_told_and_left(stack: NatsStack)
     await controller.publish_stored(JOB, b"{}")
     report = await ensure_streams(controller, {})
     assert [line.split(" ")[1] for line in report.drift if line.startswith("MF_JOBS:")] == [
-        "retention", "max_msgs_per_subject",
+        "retention",
+        "max_msgs_per_subject",
     ]
     assert "MF_JOBS" not in report.created + report.updated
     assert (await config(controller, "MF_JOBS"))["retention"] == "limits"

@@ -49,8 +49,14 @@ def clean_environment(state: Path, extra: Mapping[str, str] | None = None) -> di
 def modelforge(state: Path, *arguments: str, extra: Mapping[str, str] | None = None) -> Result:
     """Run one command to its end; whatever happens, no traceback may reach the screen."""
     done = subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=LIMIT_S, check=False,
-        stdin=subprocess.DEVNULL, env=clean_environment(state, extra))
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env=clean_environment(state, extra),
+    )
     assert "Traceback" not in done.stderr + done.stdout, done.stderr
     return Result(done.returncode, done.stdout, done.stderr)
 
@@ -76,8 +82,12 @@ class UpProcess:
         self.err_path = state.parent / "up.err"
         with self.err_path.open("wb") as err:
             self.process = subprocess.Popen(
-                [*COMMAND, "up", "--json", "--state", str(state), *arguments], stdout=subprocess.PIPE, stderr=err,
-                stdin=subprocess.DEVNULL, env=clean_environment(state))
+                [*COMMAND, "up", "--json", "--state", str(state), *arguments],
+                stdout=subprocess.PIPE,
+                stderr=err,
+                stdin=subprocess.DEVNULL,
+                env=clean_environment(state),
+            )
         try:
             self.ready = json.loads(read_line(self.process, LIMIT_S))["data"]
         except BaseException:

@@ -33,8 +33,13 @@ async def send(url: str, credentials: Path, commands: bytes) -> bytes:
         seed = await asyncio.to_thread(credentials.read_bytes)
         pair = nkeys.from_seed(bytearray(seed.strip()))
         options = {
-            "verbose": False, "pedantic": False, "headers": True, "no_responders": True, "protocol": 1,
-            "nkey": pair.public_key.decode(), "sig": base64.b64encode(pair.sign(info["nonce"].encode())).decode(),
+            "verbose": False,
+            "pedantic": False,
+            "headers": True,
+            "no_responders": True,
+            "protocol": 1,
+            "nkey": pair.public_key.decode(),
+            "sig": base64.b64encode(pair.sign(info["nonce"].encode())).decode(),
         }
         writer.write(b"CONNECT " + json.dumps(options).encode() + b"\r\n" + commands + b"PING\r\n")
         await writer.drain()

@@ -107,7 +107,12 @@ class Stack:
             "node_agent",
             {
                 "client": {"url": self.server.url, "credentials": str(self.identities.agents[NODE])},
-                "node": {"name": NODE, "artifact_root": str(self.artifact_root), "scratch": str(scratch), "slots": self.slots},
+                "node": {
+                    "name": NODE,
+                    "artifact_root": str(self.artifact_root),
+                    "scratch": str(scratch),
+                    "slots": self.slots,
+                },
             },
         )
 

@@ -15,9 +15,22 @@ _DIGEST = "sha256:" + "0" * 64
 
 def probe_view(probe_id: str, state: ProbeState = ProbeState.QUEUED) -> ProbeView:
     return ProbeView(
-        id=probe_id, state=state, node="a", location="model", set_digest=_DIGEST, profile_id=_DIGEST,
-        profile_name="default", assessment_id="asm-0000000000", approval_id="apv-0000000000", attempt=0, max_attempts=3,
-        queued_at=_AT, queued_by="alice", state_at=_AT, start_method="template", budgets=Budgets(),
+        id=probe_id,
+        state=state,
+        node="a",
+        location="model",
+        set_digest=_DIGEST,
+        profile_id=_DIGEST,
+        profile_name="default",
+        assessment_id="asm-0000000000",
+        approval_id="apv-0000000000",
+        attempt=0,
+        max_attempts=3,
+        queued_at=_AT,
+        queued_by="alice",
+        state_at=_AT,
+        start_method="template",
+        budgets=Budgets(),
     )
 
 

@@ -13,7 +13,9 @@ WORK = dict(lane_consumers("local", ack_wait_s=30, slots=2)[0])
 
 def test_equal_configurations_need_nothing() -> None:
     for declared in STREAMS:
-        plan = plan_stream(declared, {**declared, "sealed": False, "metadata": {"_nats.ver": "2", **declared["metadata"]}})
+        plan = plan_stream(
+            declared, {**declared, "sealed": False, "metadata": {"_nats.ver": "2", **declared["metadata"]}}
+        )
         assert not plan.changes
         assert not plan.drift
 

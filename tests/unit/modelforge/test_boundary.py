@@ -42,8 +42,13 @@ def test_json_puts_the_failure_on_stdout_too(capsys: pytest.CaptureFixture[str])
     document = json.loads(out)
     assert document["schema"] == "modelforge.error/v1"
     assert document["data"] == {
-        "code": "NOT_APPROVED", "message": "no approval", "context": {"set": "abc"},
-        "meaning": CODES[ErrorCode.NOT_APPROVED].meaning, "hint": "approve it", "retry": "after_fix", "exit": 4,
+        "code": "NOT_APPROVED",
+        "message": "no approval",
+        "context": {"set": "abc"},
+        "meaning": CODES[ErrorCode.NOT_APPROVED].meaning,
+        "hint": "approve it",
+        "retry": "after_fix",
+        "exit": 4,
     }
     assert err.startswith("error: NOT_APPROVED")
 
@@ -88,8 +93,14 @@ def test_an_interrupt_is_130(error: BaseException, capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize(
     "arguments",
-    [["nonsense"], ["probe", "nonsense"], ["version", "--nonsense"], ["profile", "show"],
-     ["probe", "queue", "x", "--timeout", "soon"], ["approve", "add", "ab", "--reason", "r", "--purpose", "fun"]],
+    [
+        ["nonsense"],
+        ["probe", "nonsense"],
+        ["version", "--nonsense"],
+        ["profile", "show"],
+        ["probe", "queue", "x", "--timeout", "soon"],
+        ["approve", "add", "ab", "--reason", "r", "--purpose", "fun"],
+    ],
 )
 def test_usage_errors_have_the_same_shape(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert boundary.run(call, arguments) == 2

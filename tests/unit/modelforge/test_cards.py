@@ -32,28 +32,64 @@ AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 DIGEST = "sha256:" + "ab" * 32
 
 EVIDENCE = ProbeEvidence(
-    adapter="sentence_transformers", adapter_version="6.2.0", device="cpu", batch_size=1, max_sequence_length=256,
+    adapter="sentence_transformers",
+    adapter_version="6.2.0",
+    device="cpu",
+    batch_size=1,
+    max_sequence_length=256,
     timings=Timings(load_ms=812.5, inference_ms=9.25, repeat_inference_ms=8.0, total_ms=2_400.0),
     memory=MemorySummary(
-        source=MemorySource.PROCESS_RSS, before_bytes=100 * 2**20, after_load_bytes=300 * 2**20,
-        peak_bytes=310 * 2**20, after_exit_bytes=0, gpu_reason="no driver"),
-    samples=(), health=Health(process="healthy", runtime="healthy", model="healthy"),
+        source=MemorySource.PROCESS_RSS,
+        before_bytes=100 * 2**20,
+        after_load_bytes=300 * 2**20,
+        peak_bytes=310 * 2**20,
+        after_exit_bytes=0,
+        gpu_reason="no driver",
+    ),
+    samples=(),
+    health=Health(process="healthy", runtime="healthy", model="healthy"),
     isolation=Isolation(
-        layers=(Layer(name="seccomp_sockets", active=True), Layer(name="network_namespace", active=False, detail="EPERM")),
-        egress_barrier="seccomp_sockets", containment="none", start_method="template", refused_attempts=("connect",)),
+        layers=(
+            Layer(name="seccomp_sockets", active=True),
+            Layer(name="network_namespace", active=False, detail="EPERM"),
+        ),
+        egress_barrier="seccomp_sockets",
+        containment="none",
+        start_method="template",
+        refused_attempts=("connect",),
+    ),
     reclaim=Reclaim(verdict="not_applicable", basis="process_exit", process_gone=True, exit_status="exit 0"),
     output=Output(
-        input_sha256="cd" * 32, vector_length=384, vector_sha256="ef" * 32, norm=1.0, first_values=(0.5, -0.25),
-        dtype="float32", finite=True, repeat_identical=True),
+        input_sha256="cd" * 32,
+        vector_length=384,
+        vector_sha256="ef" * 32,
+        norm=1.0,
+        first_values=(0.5, -0.25),
+        dtype="float32",
+        finite=True,
+        repeat_identical=True,
+    ),
 )
 
 
 def probe(**changes: Any) -> ProbeView:
     fields: dict[str, Any] = {
-        "id": "prb-0000000001", "state": ProbeState.QUEUED, "node": "local", "location": "model", "set_digest": DIGEST,
-        "profile_id": DIGEST, "profile_name": "p", "assessment_id": "asm-0000000001", "approval_id": "apv-0000000001",
-        "attempt": 0, "max_attempts": 3, "queued_at": AT, "queued_by": "alice", "state_at": AT,
-        "start_method": "template", "budgets": Budgets(),
+        "id": "prb-0000000001",
+        "state": ProbeState.QUEUED,
+        "node": "local",
+        "location": "model",
+        "set_digest": DIGEST,
+        "profile_id": DIGEST,
+        "profile_name": "p",
+        "assessment_id": "asm-0000000001",
+        "approval_id": "apv-0000000001",
+        "attempt": 0,
+        "max_attempts": 3,
+        "queued_at": AT,
+        "queued_by": "alice",
+        "state_at": AT,
+        "start_method": "template",
+        "budgets": Budgets(),
     }
     return ProbeView(**{**fields, **changes})
 
@@ -71,7 +107,8 @@ def test_the_card_names_every_figure_with_its_source() -> None:
     assert pairs["inference"] == "9.2 ms (again 8.0 ms)"
     assert pairs["memory"] == (
         "before 100.0 MiB, after load 300.0 MiB, peak 310.0 MiB, after exit 0 B (source process_rss)\n"
-        "GPU not measured: no driver")
+        "GPU not measured: no driver"
+    )
     assert pairs["reclaim"] == "not_applicable (process_exit); process gone, exit 0"
 
 
@@ -97,8 +134,13 @@ def test_a_process_that_is_still_there_is_not_overlooked() -> None:
 
 def test_the_probe_card_shows_failure_and_timeline() -> None:
     failed = probe(
-        state=ProbeState.FAILED, attempt=1, timeline=marks("preparing", "unloading"), cancel_requested=True,
-        failure=Failure(code="GPU_OOM", message="no room"), evidence=EVIDENCE)
+        state=ProbeState.FAILED,
+        attempt=1,
+        timeline=marks("preparing", "unloading"),
+        cancel_requested=True,
+        failure=Failure(code="GPU_OOM", message="no room"),
+        evidence=EVIDENCE,
+    )
     card = probe_card(failed)
     assert "GPU_OOM: no room" in card
     assert "unloading" in card
@@ -109,12 +151,12 @@ def test_each_state_is_told_once_and_none_is_lost() -> None:
     seen = Marks()
     assert len(seen.news(probe())) == 1
     assert seen.news(probe()) == []
-    late = probe(state=ProbeState.READY, attempt=1,
-                 timeline=marks("preparing", "loading", "healthchecking", "ready"))
+    late = probe(state=ProbeState.READY, attempt=1, timeline=marks("preparing", "loading", "healthchecking", "ready"))
     assert [line.split()[2] for line in seen.news(late)] == ["preparing", "loading", "healthchecking", "ready"]
     assert seen.news(copy.deepcopy(late)) == []
     ended = msgspec.structs.replace(
-        late, state=ProbeState.COMPLETED, timeline=late.timeline + marks("unloading"), candidate_id="cnd-0000000001")
+        late, state=ProbeState.COMPLETED, timeline=late.timeline + marks("unloading"), candidate_id="cnd-0000000001"
+    )
     lines = seen.news(ended)
     assert [line.split()[2] for line in lines] == ["unloading", "completed"]
     assert lines[-1].endswith("candidate cnd-0000000001")
@@ -125,7 +167,8 @@ def test_a_second_attempt_is_told_again() -> None:
     first = probe(state=ProbeState.LOADING, attempt=1, timeline=marks("preparing", "loading"))
     seen.news(first)
     second = msgspec.structs.replace(
-        first, state=ProbeState.PREPARING, attempt=2, timeline=first.timeline + marks("preparing", attempt=2))
+        first, state=ProbeState.PREPARING, attempt=2, timeline=first.timeline + marks("preparing", attempt=2)
+    )
     (line,) = seen.news(second)
     assert "attempt 2" in line
 
@@ -135,10 +178,23 @@ def test_findings_stand_in_order_of_weight_with_their_remedy() -> None:
         return Finding(code=code, severity=severity, message="m", source="s", remedy="r")  # type: ignore[arg-type]
 
     one = Assessment(
-        id="asm-0000000001", set_digest=DIGEST, profile_id=DIGEST, profile_name="p", node="local",
-        environment_id=DIGEST, adapter="a", adapter_version="1", fingerprint=DIGEST, verdict="blocked",
-        findings=(finding("N", "note"), finding("W", "warning"), finding("B", "blocker")), estimate=None, facts={},
-        created_at=AT, created_by="alice", stale_because=("driver changed",))
+        id="asm-0000000001",
+        set_digest=DIGEST,
+        profile_id=DIGEST,
+        profile_name="p",
+        node="local",
+        environment_id=DIGEST,
+        adapter="a",
+        adapter_version="1",
+        fingerprint=DIGEST,
+        verdict="blocked",
+        findings=(finding("N", "note"), finding("W", "warning"), finding("B", "blocker")),
+        estimate=None,
+        facts={},
+        created_at=AT,
+        created_by="alice",
+        stale_because=("driver changed",),
+    )
     text = findings_text(one)
     assert [line.split(":")[0] for line in text.splitlines()[::2]] == ["blocker", "warning", "note"]
     card = assessment_card(one)

@@ -17,8 +17,15 @@ from modelforge import doctor, doctor_stack
 
 def status(**changes: Any) -> Status:
     fields: dict[str, Any] = {
-        "version": "1", "boot_id": "b", "started_at": now(), "at": now(), "schema_version": 1, "event_sequence": 0,
-        "open_jobs": 1, "outbox_waiting": 0, "streams": {"MF_JOBS": "ok"},
+        "version": "1",
+        "boot_id": "b",
+        "started_at": now(),
+        "at": now(),
+        "schema_version": 1,
+        "event_sequence": 0,
+        "open_jobs": 1,
+        "outbox_waiting": 0,
+        "streams": {"MF_JOBS": "ok"},
     }
     return Status(**{**fields, **changes})
 

@@ -28,8 +28,13 @@ def test_durations_choose_their_unit(value: float | None, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("ago", "words"),
-    [(timedelta(seconds=3), "3 s"), (timedelta(minutes=12), "12 min"), (timedelta(hours=5), "5 h"),
-     (timedelta(days=9), "9 d"), (timedelta(seconds=-4), "0 s")],
+    [
+        (timedelta(seconds=3), "3 s"),
+        (timedelta(minutes=12), "12 min"),
+        (timedelta(hours=5), "5 h"),
+        (timedelta(days=9), "9 d"),
+        (timedelta(seconds=-4), "0 s"),
+    ],
 )
 def test_ages_are_coarse_and_never_negative(ago: timedelta, words: str) -> None:
     assert text.age(NOW - ago, NOW) == words

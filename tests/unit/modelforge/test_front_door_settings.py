@@ -77,8 +77,16 @@ def test_the_login_name_becomes_a_name_of_the_bus(monkeypatch: pytest.MonkeyPatc
     assert login_user() == "operator"
 
 
-@given(st.dictionaries(st.sampled_from(["a", "b"]), st.text() | st.integers(-2**63, 2**63 - 1) | st.booleans()
-                       | st.floats(allow_nan=False, allow_infinity=False) | st.lists(st.text(), max_size=3)))
+@given(
+    st.dictionaries(
+        st.sampled_from(["a", "b"]),
+        st.text()
+        | st.integers(-(2**63), 2**63 - 1)
+        | st.booleans()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.lists(st.text(), max_size=3),
+    )
+)
 def test_written_configuration_reads_back(values: dict[str, object]) -> None:
     surrogates = [value for value in str(values) if "\ud800" <= value <= "\udfff"]
     if not surrogates:

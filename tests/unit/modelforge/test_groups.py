@@ -30,14 +30,23 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[HEX[:8], "--profile", "p"], ["--profile", "p", HEX], ["create", f"sha256:{HEX}", "--profile", "p"],
-                  ["list"], ["show", "asm-1"]])
+    "arguments",
+    [
+        [HEX[:8], "--profile", "p"],
+        ["--profile", "p", HEX],
+        ["create", f"sha256:{HEX}", "--profile", "p"],
+        ["list"],
+        ["show", "asm-1"],
+    ],
+)
 def test_assess_is_a_verb_and_a_noun(arguments: list[str], asked: list[str]) -> None:
     assert boundary.run(main.call, ["assess", *arguments]) == 3
     assert asked == ["dialled"]
 
 
-@pytest.mark.parametrize("arguments", [["lst", "--profile", "p"], ["UPPER", "--profile", "p"], ["sha256:", "--profile", "p"]])
+@pytest.mark.parametrize(
+    "arguments", [["lst", "--profile", "p"], ["UPPER", "--profile", "p"], ["sha256:", "--profile", "p"]]
+)
 def test_a_misspelt_subcommand_is_not_taken_for_a_set(
     arguments: list[str], asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

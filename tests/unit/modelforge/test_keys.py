@@ -45,7 +45,10 @@ def test_everybody_of_a_stack_gets_a_key_of_his_own(tmp_path: Path) -> None:
     keys = [user.public_key for user in identities.users] + [node.public_key for node in identities.nodes]
     assert len(set(keys)) == 6
     assert {user.name: user.role for user in identities.users} == {
-        "controller": "controller", "responder": "responder", "alice": "operator", "victor": "viewer",
+        "controller": "controller",
+        "responder": "responder",
+        "alice": "operator",
+        "victor": "viewer",
     }
     again = prepare_identities(tmp_path, user="alice", node_names=("a", "b"), viewers=("victor",))
     assert again == identities

@@ -12,8 +12,22 @@ import pytest
 
 from modelforge.cli.main import COMMANDS, root
 
-_HEAVY = ("nats", "textual", "torch", "transformers", "numpy", "sentence_transformers", "aiosqlite", "bus.messages",
-          "bus.client", "controller", "node_agent", "adapters", "tui", "msgspec")
+_HEAVY = (
+    "nats",
+    "textual",
+    "torch",
+    "transformers",
+    "numpy",
+    "sentence_transformers",
+    "aiosqlite",
+    "bus.messages",
+    "bus.client",
+    "controller",
+    "node_agent",
+    "adapters",
+    "tui",
+    "msgspec",
+)
 _SCRIPT = """
 import json, sys
 from modelforge.cli.boundary import run
@@ -25,7 +39,8 @@ print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
 
 def modules_after(*arguments: str) -> tuple[int, set[str], str]:
     done = subprocess.run(
-        [sys.executable, "-P", "-c", _SCRIPT, json.dumps(arguments)], capture_output=True, text=True, check=True)
+        [sys.executable, "-P", "-c", _SCRIPT, json.dumps(arguments)], capture_output=True, text=True, check=True
+    )
     code, modules = json.loads(done.stderr.strip().splitlines()[-1])
     return code, set(modules), done.stdout
 
@@ -71,5 +86,6 @@ def test_completion_knows_commands_subcommands_and_options() -> None:
     complete = ShellComplete(root, {}, "modelforge", "_MODELFORGE_COMPLETE")
     assert "probe" in {item.value for item in complete.get_completions([], "pr")}
     assert {"queue", "watch", "show", "list", "cancel", "log"} == {
-        item.value for item in complete.get_completions(["probe"], "")}
+        item.value for item in complete.get_completions(["probe"], "")
+    }
     assert "--wait" in {item.value for item in complete.get_completions(["probe", "queue"], "--w")}

@@ -71,9 +71,7 @@ def test_an_unreadable_configuration_is_refused(tmp_path: Path) -> None:
     assert "line 1" in refused(ErrorCode.CONFIG_UNREADABLE, tmp_path, port=0, config=broken).message
 
 
-def test_the_plan_makes_paths_absolute_and_its_own_root_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_plan_makes_paths_absolute_and_its_own_root_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "models").mkdir()
     monkeypatch.chdir(tmp_path)
     plan = make_plan(tmp_path / "state", None, port=0, artifact_root=Path("models"), node="n1")

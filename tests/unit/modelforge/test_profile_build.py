@@ -32,9 +32,7 @@ def test_flags_win_over_the_file() -> None:
         ("p", {}, {"batch_size": 0}, "batch_size"),
     ],
 )
-def test_what_is_wrong_is_named(
-    name: str | None, document: dict[str, Any], flags: dict[str, Any], words: str
-) -> None:
+def test_what_is_wrong_is_named(name: str | None, document: dict[str, Any], flags: dict[str, Any], words: str) -> None:
     with pytest.raises(ModelForgeError, match=words) as caught:
         build_profile(name, document, flags)
     assert caught.value.code is ErrorCode.INVALID_ARGUMENT
@@ -47,8 +45,11 @@ def test_every_field_of_a_profile_has_a_flag() -> None:
 
 
 def test_a_file_that_cannot_be_read_is_typed(tmp_path: Path) -> None:
-    for path, content in ((tmp_path / "missing.toml", None), (tmp_path / "bad.toml", b"= 1"),
-                          (tmp_path / "latin.toml", b"name = '\xe4'")):
+    for path, content in (
+        (tmp_path / "missing.toml", None),
+        (tmp_path / "bad.toml", b"= 1"),
+        (tmp_path / "latin.toml", b"name = '\xe4'"),
+    ):
         if content is not None:
             path.write_bytes(content)
         with pytest.raises(ModelForgeError) as caught:

@@ -94,8 +94,7 @@ def _deaths_on_command(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def supervise(parts: list[FakePart], told: list[str], *, max_restarts: int = 2, ready_s: float = 5.0) -> Supervisor:
-    return Supervisor(
-        parts, max_restarts=max_restarts, window_s=60, ready_s=ready_s, stop_s=1, tell=told.append)
+    return Supervisor(parts, max_restarts=max_restarts, window_s=60, ready_s=ready_s, stop_s=1, tell=told.append)
 
 
 async def nothing(_: object) -> None:
