@@ -18,6 +18,7 @@ from typing import Final
 import aiosqlite
 
 from bus.ids import now
+from bus.sqlite import connect
 from observability.counters import ALL_SERIES, Counters, Series
 
 FLUSH_TIMEOUT_S: Final = 5.0
@@ -141,7 +142,8 @@ class CounterStore:
             self.health.succeeded()
 
     async def _exchange(self, counters: Counters | None) -> None:
-        async with aiosqlite.connect(self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None) as connection:
+        connection = await connect(self._path, busy_timeout_s=_BUSY_TIMEOUT_S)
+        try:
             await connection.execute(_SCHEMA)
             if self._earlier is None:
                 self._earlier = await _read(connection)
@@ -154,6 +156,8 @@ class CounterStore:
             await connection.execute("BEGIN IMMEDIATE")
             await connection.executemany(_WRITE, rows)
             await connection.execute("COMMIT")
+        finally:
+            await connection.close()
 
 
 async def _read(connection: aiosqlite.Connection) -> dict[Series, int]:

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 import aiosqlite
 
 from bus.errors import ErrorCode, ModelForgeError
+from bus.sqlite import connect
 
 T = TypeVar("T")
 BUSY_TIMEOUT_MS: Final = 5_000
@@ -93,16 +94,12 @@ class SqliteThread:
 
 async def _connect(path: Path) -> aiosqlite.Connection:
     """Connect; a caller cancelled meanwhile leaves no thread behind that would keep the process alive."""
-    task = asyncio.ensure_future(_open(path))
+    task = asyncio.ensure_future(connect(path))
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await (await task).close()
         raise
-
-
-async def _open(path: Path) -> aiosqlite.Connection:
-    return await aiosqlite.connect(path, isolation_level=None)
 
 
 def _create_private(path: Path) -> None:
