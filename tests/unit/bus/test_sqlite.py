@@ -14,7 +14,7 @@ from bus.sqlite import connect
 
 async def open_in_vain(path: Path) -> None:
     with pytest.raises(sqlite3.OperationalError):
-        await connect(path)
+        _ = await connect(path)
 
 
 def test_a_failed_open_ends_its_thread_before_it_raises(tmp_path: Path) -> None:
