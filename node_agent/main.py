@@ -25,6 +25,7 @@ from node_agent.lane import WorkLane
 from node_agent.measure import nvml
 from node_agent.probe_run import ProbeRunner
 from node_agent.scan_run import ScanRunner
+from node_agent.scratch import own_scratch
 from node_agent.settings import AgentSettings, load_settings
 from node_agent.waiting import unless
 from node_agent.worker import ChildFactory, WorkerSettings
@@ -66,9 +67,12 @@ async def run(settings: AgentSettings) -> None:
             return
         exits.push_async_callback(client.close)
         node = settings.node
-        factory = ChildFactory(WorkerSettings(template_idle_s=node.template_idle_s, test_double=node.test_double))
+        scratch = exits.enter_context(own_scratch(settings.scratch))
+        factory = ChildFactory(
+            WorkerSettings(scratch=str(scratch), template_idle_s=node.template_idle_s, test_double=node.test_double)
+        )
         exits.push_async_callback(factory.close)
-        agent = assemble(settings, client, factory)
+        agent = assemble(settings, client, factory, scratch)
         await agent.run(stop, slots=node.slots, stop_grace_s=node.stop_grace_s)
         _log.info("stopped")
 
@@ -95,7 +99,7 @@ async def connect(settings: AgentSettings) -> BusClient:
     return await BusClient.connect(connection, wait_for_server_s=math.inf)
 
 
-def assemble(settings: AgentSettings, client: BusClient, factory: ChildFactory) -> Agent:
+def assemble(settings: AgentSettings, client: BusClient, factory: ChildFactory, scratch: Path) -> Agent:
     """All parts of one life of the agent, wired."""
     node = settings.node
     boot = Boot(node.name, new_boot_id())
@@ -113,7 +117,7 @@ def assemble(settings: AgentSettings, client: BusClient, factory: ChildFactory) 
         factory,
         node=node.name,
         artifact_root=settings.artifact_root,
-        scratch=settings.scratch,
+        scratch=scratch,
         hash_threads=node.hash_threads,
         cards=nvml.discover,
         test_double=node.test_double,

@@ -65,7 +65,7 @@ class ProbeRunner:
         Raises:
             ModelForgeError: why the lease was over.
         """
-        scratch = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="modelforge-probe-", dir=self._scratch))
+        scratch = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="probe-", dir=self._scratch))
         try:
             message = await self._attempt(job, lease, reporter, scratch)
         finally:

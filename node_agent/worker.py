@@ -45,12 +45,14 @@ class WorkerSettings(Settings, frozen=True, kw_only=True):
     """How children are started.
 
     Attributes:
+        scratch: folder for the templates' temporary files; empty means the platform's own.
         template_idle_s: after this long without a child a template process is ended.
         template_start_s: how long a template may take to import its libraries.
         fork_s: how long a template may take to fork a child.
         test_double: may children run the test double `faulty`? Only tests say yes.
     """
 
+    scratch: str = ""
     template_idle_s: Seconds = 300.0
     template_start_s: Seconds = 120.0
     fork_s: Seconds = 10.0
@@ -236,7 +238,7 @@ class ChildFactory:
         registry.find(adapter, test_double=self._settings.test_double)
         if adapter not in self._hosts:
             if self._scratch is None:
-                self._scratch = tempfile.TemporaryDirectory(prefix="modelforge-template-")
+                self._scratch = tempfile.TemporaryDirectory(prefix="template-", dir=self._settings.scratch or None)
             self._hosts[adapter] = TemplateHost(
                 adapter,
                 python=self._python,
