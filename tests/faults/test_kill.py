@@ -95,8 +95,8 @@ async def test_the_server_dies_in_mid_probe_and_nothing_is_lost(tmp_path: Path) 
 async def test_the_store_is_wiped_with_one_probe_running_and_one_queued(tmp_path: Path) -> None:
     async with running_stack(tmp_path, minilm_root(), slots=1) as (stack, operator):
         assessment = await prepared_assessment(operator)
-        running = await queue_probe(operator, assessment, "fresh")
-        queued = await queue_probe(operator, assessment, "fresh")
+        running = await queue_probe(operator, assessment, "template")
+        queued = await queue_probe(operator, assessment, "template")
         await probe_in(operator, running.id, *PROBE_ACTIVE)
         await probe_in(operator, queued.id, ProbeState.QUEUED)
         recorded = rows(stack, "SELECT max_sequence FROM stream_marks WHERE stream = 'MF_JOBS'")[0][0]
