@@ -26,9 +26,9 @@ from tests.support.stack import (
     show_probe,
     until,
 )
+from tui.actions import challenge
 from tui.app import ModelForgeApp, make_app
 from tui.desk import BusDesk
-from tui.actions import challenge
 
 FIXED_INPUT_SHA256 = "4b02d91d7dadba93ab1429b990a482ad004654360dae85da5c92841676fb5ff1"
 
