@@ -18,8 +18,8 @@ from typing import Final
 import aiosqlite
 
 from bus.ids import now
-from bus.sqlite import connect
 from observability.counters import ALL_SERIES, Counters, Series
+from observability.sqlite import connect
 
 FLUSH_TIMEOUT_S: Final = 5.0
 _BUSY_TIMEOUT_S: Final = 1.0

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 import aiosqlite
 
 from bus.errors import ErrorCode, ModelForgeError
-from bus.sqlite import connect
+from observability.sqlite import connect
 
 T = TypeVar("T")
 BUSY_TIMEOUT_MS: Final = 5_000

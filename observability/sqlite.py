@@ -1,6 +1,6 @@
 """The one way to open an aiosqlite connection: a failed open leaves no thread behind.
 
-Shared by the ledger and the counters' own file, whose rooms may not import each other. Needs the `controller` extra.
+The counters' own file and the controller's ledger are opened by it; it stands in the lower of their two rooms.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.sqlite import connect
+from observability.sqlite import connect
 
 
 async def open_in_vain(path: Path) -> None:
