@@ -6,7 +6,6 @@ counts: the end of a lease is a committed change, and until then no newer attemp
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,8 @@ from typing import Final
 
 from bus import states
 from bus.errors import ErrorCode, Failure, ModelForgeError
-from bus.messages.evidence import Evidence, PhaseMark, ProbeEvidence, ProbeFinished
+from bus.messages.evidence import Evidence, PhaseMark, ProbeFinished
+from bus.proof import what_is_unproven
 from bus.states import Cause, JobEvent, LeaseState, ProbeEvent, ProbeState
 from bus.text import clean_line, redact
 from controller.lease_rules import JobSnapshot, LeaseSnapshot
@@ -139,9 +139,10 @@ def judge_probe_end(message: ProbeFinished, state: ProbeState, *, cancel_request
 
 def _probe_ending(message: ProbeFinished, *, cancel_requested: bool) -> Ending:
     if message.outcome == "completed":
-        unproven = what_is_unproven(message.evidence)
+        # The controller owns the verdict: a node's "completed" counts only with its proof (spec P8, P13).
+        unproven = what_is_unproven(message.evidence, message.timeline)
         if unproven is not None:
-            return Ending(ProbeEvent.FAIL, JobEvent.FAIL, unproven)
+            return Ending(ProbeEvent.FAIL, JobEvent.FAIL, clean_failure(unproven.to_failure()))
         note = "completed before the cancel arrived" if cancel_requested else ""
         return Ending(ProbeEvent.COMPLETE, JobEvent.SUCCEED, None, note)
     failure = end_failure(message.outcome, message.failure, cancel_requested=cancel_requested)
@@ -170,28 +171,6 @@ def clean_failure(failure: Failure) -> Failure:
         for key, value in list(failure.context.items())[:MAX_CONTEXT_ITEMS]
     }
     return Failure(code=code, message=clean_line(redact(failure.message), MAX_MESSAGE_CHARS), context=context)
-
-
-def what_is_unproven(evidence: ProbeEvidence | None) -> Failure | None:
-    """Why evidence that claims success proves none, or `None` when every point is there (spec P8, P13).
-
-    The controller owns the verdict: a node's "completed" counts only with its proof.
-    """
-    if evidence is None:
-        return _failure(ErrorCode.HEALTHCHECK_FAILED, "completed without evidence")
-    health, output, reclaim = evidence.health, evidence.output, evidence.reclaim
-    unhealthy = [name for name in ("process", "runtime", "model") if getattr(health, name) != "healthy"]
-    if unhealthy:
-        return _failure(ErrorCode.HEALTHCHECK_FAILED, f"not healthy: {', '.join(unhealthy)}")
-    if output is None or not output.finite or output.vector_length < 1 or not math.isfinite(output.norm):
-        return _failure(ErrorCode.INVALID_OUTPUT, "the output is no finite, non-empty vector")
-    if evidence.isolation is None:
-        return _failure(ErrorCode.HEALTHCHECK_FAILED, "there is no evidence of offline isolation")
-    if reclaim is not None and reclaim.verdict == "not_reclaimed":
-        return _failure(ErrorCode.GPU_MEMORY_NOT_RECLAIMED, f"memory was not given back: {reclaim.basis}")
-    if reclaim is None or reclaim.verdict not in {"reclaimed", "not_applicable"} or not reclaim.process_gone:
-        return _failure(ErrorCode.HEALTHCHECK_FAILED, "reclaim was not proven")
-    return None
 
 
 def _failure(code: ErrorCode, message: str) -> Failure:

@@ -5,6 +5,7 @@ So both sides of the wire are held to the documented form, and a lie can be told
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from bus.errors import ModelForgeError
 from bus.messages.gates import FileEntry, Manifest
 
 WORK = "work"
+INPUT_SHA256 = hashlib.sha256(b"ModelForge runtime compatibility probe").hexdigest()
 LIFE = ("loading", "healthchecking", "ready", "unloading")
 ENVIRONMENT: dict[str, Any] = {
     "python": "3.11.7",
@@ -78,13 +80,16 @@ def passing_evidence() -> dict[str, Any]:
         "kind": "measured", "adapter": "sentence_transformers", "adapter_version": "1", "device": "cpu",
         "batch_size": 1, "max_sequence_length": 256, "timings": {"load_ms": 5.0, "total_ms": 9.0},
         "memory": {"source": "process_rss", "peak_bytes": 1_000}, "samples": [],
-        "isolation": {"layers": [], "egress_barrier": "seccomp", "containment": "none", "start_method": "fresh"},
+        "isolation": {
+            "layers": [{"name": "audit_guard", "active": True}, {"name": "scrubbed_environment", "active": True}],
+            "egress_barrier": "seccomp", "containment": "none", "start_method": "fresh",
+        },
         "reclaim": {
             "verdict": "not_applicable", "basis": "no GPU", "process_gone": True, "exit_status": "exit 0",
         },
         "health": {"process": "healthy", "runtime": "healthy", "model": "healthy"},
         "output": {
-            "input_sha256": "b" * 64, "vector_length": 8, "vector_sha256": "c" * 64, "norm": 1.0,
+            "input_sha256": INPUT_SHA256, "vector_length": 8, "vector_sha256": "c" * 64, "norm": 1.0,
             "first_values": [0.5], "dtype": "float32", "finite": True, "repeat_identical": True,
         },
     }  # fmt: skip

@@ -10,19 +10,7 @@ import msgspec
 import pytest
 
 from bus.errors import ErrorCode, Failure
-from bus.messages.evidence import (
-    Health,
-    Isolation,
-    MemorySource,
-    MemorySummary,
-    Output,
-    PhaseMark,
-    ProbeEvidence,
-    ProbeFinished,
-    ProbePhase,
-    Reclaim,
-    Timings,
-)
+from bus.messages.evidence import PhaseMark, ProbeFinished, ProbePhase
 from bus.states import JobEvent, JobState, LeaseState, ProbeEvent, ProbeState
 from bus.subjects import Lane
 from controller.evidence_rules import (
@@ -35,9 +23,9 @@ from controller.evidence_rules import (
     judge_probe_end,
     judge_sender,
     judge_timeline,
-    what_is_unproven,
 )
 from controller.lease_rules import JobSnapshot, LeaseSnapshot
+from tests.support.proven import proven_evidence
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 JOB = JobSnapshot(
@@ -58,20 +46,6 @@ LIFE = (S.LOADING, S.HEALTHCHECKING, S.READY, S.UNLOADING)
 
 def marks(*states: ProbeState, attempt: int = 1) -> tuple[PhaseMark, ...]:
     return tuple(PhaseMark(state=state, at=NOW, attempt=attempt) for state in states)
-
-
-def evidence() -> ProbeEvidence:
-    return ProbeEvidence(
-        adapter="sentence_transformers", adapter_version="5", device="cpu", batch_size=1, max_sequence_length=256,
-        timings=Timings(), memory=MemorySummary(source=MemorySource.PROCESS_RSS), samples=(),
-        isolation=Isolation(layers=(), egress_barrier="seccomp", containment="none", start_method="fresh"),
-        reclaim=Reclaim(verdict="not_applicable", basis="no gpu", process_gone=True, exit_status="exit 0"),
-        health=Health(process="healthy", runtime="healthy", model="healthy"),
-        output=Output(
-            input_sha256="0" * 64, vector_length=384, vector_sha256="0" * 64, norm=1.0, first_values=(0.1,),
-            dtype="float32", finite=True, repeat_identical=True,
-        ),
-    )  # fmt: skip
 
 
 def finished(outcome: Any, **fields: Any) -> ProbeFinished:
@@ -182,12 +156,12 @@ def test_a_timeline_of_another_attempt_is_refused() -> None:
 
 @pytest.mark.req("P3", "P13")
 def test_a_proven_pass_completes() -> None:
-    ending = judge_probe_end(finished("completed", evidence=evidence()), S.UNLOADING, cancel_requested=False)
+    ending = judge_probe_end(finished("completed", evidence=proven_evidence()), S.UNLOADING, cancel_requested=False)
     assert ending == Ending(ProbeEvent.COMPLETE, JobEvent.SUCCEED, None)
 
 
 def test_a_cancel_that_came_too_late_changes_nothing_but_is_noted() -> None:
-    ending = judge_probe_end(finished("completed", evidence=evidence()), S.UNLOADING, cancel_requested=True)
+    ending = judge_probe_end(finished("completed", evidence=proven_evidence()), S.UNLOADING, cancel_requested=True)
     assert isinstance(ending, Ending)
     assert ending.probe_event is ProbeEvent.COMPLETE
     assert ending.note
@@ -211,45 +185,37 @@ def test_no_end_without_unloading(state: ProbeState) -> None:
     assert isinstance(judge_probe_end(finished("failed"), state, cancel_requested=False), Refusal)
 
 
-_GOOD = evidence()
-_RECLAIM = Reclaim(verdict="not_applicable", basis="no gpu", process_gone=True, exit_status="exit 0")
-_OUTPUT = Output(
-    input_sha256="0" * 64, vector_length=384, vector_sha256="0" * 64, norm=1.0, first_values=(0.1,), dtype="float32",
-    finite=True, repeat_identical=True,
-)  # fmt: skip
-
-
-@pytest.mark.req("P8", "P13", "G5")
+@pytest.mark.req("P8", "P11", "P13", "G5")
 @pytest.mark.parametrize(
-    ("changes", "code"),
+    ("changes", "path", "code"),
     [
-        ({"reclaim": None}, ErrorCode.HEALTHCHECK_FAILED),
-        ({"reclaim": msgspec.structs.replace(_RECLAIM, verdict="inconclusive")}, ErrorCode.HEALTHCHECK_FAILED),
-        ({"reclaim": msgspec.structs.replace(_RECLAIM, process_gone=False)}, ErrorCode.HEALTHCHECK_FAILED),
-        (
-            {"reclaim": msgspec.structs.replace(_RECLAIM, verdict="not_reclaimed")},
-            ErrorCode.GPU_MEMORY_NOT_RECLAIMED,
-        ),
-        ({"health": Health(process="healthy", runtime="healthy")}, ErrorCode.HEALTHCHECK_FAILED),
-        ({"output": None}, ErrorCode.INVALID_OUTPUT),
-        ({"output": msgspec.structs.replace(_OUTPUT, finite=False)}, ErrorCode.INVALID_OUTPUT),
-        ({"output": msgspec.structs.replace(_OUTPUT, vector_length=0)}, ErrorCode.INVALID_OUTPUT),
-        ({"isolation": None}, ErrorCode.HEALTHCHECK_FAILED),
+        ({}, (S.UNLOADING,), ErrorCode.HEALTHCHECK_FAILED),
+        ({"isolation": None}, LIFE, ErrorCode.HEALTHCHECK_FAILED),
+        ({"output": None}, LIFE, ErrorCode.INVALID_OUTPUT),
+        ({"reclaim": None}, LIFE, ErrorCode.HEALTHCHECK_FAILED),
     ],
+    ids=["never-ready", "isolation", "output", "reclaim"],
 )
-def test_what_is_not_proven_is_not_passed(changes: dict[str, Any], code: ErrorCode) -> None:
-    message = finished("completed", evidence=msgspec.structs.replace(_GOOD, **changes))
-    ending = judge_probe_end(message, S.UNLOADING, cancel_requested=False)
+def test_what_is_not_proven_is_not_passed(
+    changes: dict[str, Any], path: tuple[ProbeState, ...], code: ErrorCode
+) -> None:
+    """The rule itself is proven in tests/unit/bus/test_proof.py; here: the controller asks it of every claim."""
+    message = finished("completed", evidence=msgspec.structs.replace(proven_evidence(), **changes))
+    ending = judge_probe_end(
+        msgspec.structs.replace(message, timeline=marks(*path)), S.UNLOADING, cancel_requested=False
+    )
     assert isinstance(ending, Ending)
     assert ending.probe_event is ProbeEvent.FAIL
+    assert ending.job_event is JobEvent.FAIL
     assert ending.failure is not None
     assert ending.failure.code == code
 
 
+@pytest.mark.req("G5")
 def test_a_pass_without_any_evidence_fails() -> None:
-    failure = what_is_unproven(None)
-    assert failure is not None
-    assert failure.code == ErrorCode.HEALTHCHECK_FAILED
+    ending = judge_probe_end(finished("completed"), S.UNLOADING, cancel_requested=False)
+    assert isinstance(ending, Ending)
+    assert ending.probe_event is ProbeEvent.FAIL
 
 
 @pytest.mark.req("P9", "P12")
