@@ -22,7 +22,6 @@ INVENTORY_ALL: Final = "mf.inventory.*"
 COMMANDS_ALL: Final = "mf.cmd.*"
 EVENTS_ALL: Final = "mf.events.>"
 NODE_API_ALL: Final = "mf.api.node.>"
-USER_API_ALL: Final = "mf.api.user.>"
 
 SERVICE: Final = "modelforge"
 EVIDENCE_CONSUMER: Final = "controller"
@@ -65,13 +64,12 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The parts of an acknowledgement subject (`$JS.ACK` version 1, without a domain)."""
+    """The parts of an acknowledgement subject (`$JS.ACK`, version 1 or 2) that anybody looks at."""
 
     stream: str
     consumer: str
     num_delivered: int
     stream_sequence: int
-    consumer_sequence: int
 
 
 def job(node: str, lane: Lane, job_id: str) -> str:
@@ -176,5 +174,5 @@ def parse_delivery(reply: str) -> Delivery:
     if reply.startswith(f"{ACK_PREFIX}.") and (is_v1 or is_v2):
         stream, consumer, delivered, stream_seq, consumer_seq = tokens[2:7] if is_v1 else tokens[4:9]
         if delivered.isdecimal() and stream_seq.isdecimal() and consumer_seq.isdecimal():
-            return Delivery(stream, consumer, int(delivered), int(stream_seq), int(consumer_seq))
+            return Delivery(stream, consumer, int(delivered), int(stream_seq))
     raise ModelForgeError(ErrorCode.MALFORMED_MESSAGE, "not an acknowledgement subject")

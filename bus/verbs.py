@@ -45,6 +45,9 @@ PROFILES_LIST = _query("profiles.list", api.Page, api.Profiles, "Known profiles"
 PROFILES_SHOW = _query("profiles.show", api.ById, gates.ProfileView, "One profile, by name or id")
 NODES_LIST = _query("nodes.list", api.Page, api.Nodes, "Known nodes")
 NODES_SHOW = _query("nodes.show", api.ById, inventory.NodeView, "One node with its inventory")
+NODES_SET = _command(
+    "nodes.set", api.NodeFlagsRequest, inventory.NodeView, "Enable or disable a node, for work or for the lab"
+)
 ASSESSMENTS_CREATE = _command("assessments.create", api.AssessRequest, gates.Assessment, "Assess a set")
 ASSESSMENTS_LIST = _query("assessments.list", api.Page, api.Assessments, "Assessments, newest first")
 ASSESSMENTS_SHOW = _query("assessments.show", api.ById, gates.Assessment, "One assessment")
@@ -104,6 +107,7 @@ USER_VERBS: Final[tuple[Verb[Any, Any], ...]] = (
     PROFILES_SHOW,
     NODES_LIST,
     NODES_SHOW,
+    NODES_SET,
     ASSESSMENTS_CREATE,
     ASSESSMENTS_LIST,
     ASSESSMENTS_SHOW,

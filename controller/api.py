@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import metadata
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from bus import verbs
 from bus.codec import encode
@@ -32,6 +32,7 @@ from controller.gates import approvals as approval_gate
 from controller.gates import artifact_sets as set_gate
 from controller.gates import assessments as assessment_gate
 from controller.gates import candidates as candidate_gate
+from controller.gates import nodes as node_gate
 from controller.gates import probes as probe_gate
 from controller.gates import profiles as profile_gate
 from controller.gates.probes import silence_of
@@ -48,10 +49,12 @@ MAX_LIST_BYTES: Final = 768 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusStatus:
-    """What the controller knows of the bus: a word for each stream, and where its metrics are."""
+    """What the controller knows of the bus and of itself, see `bus.messages.api.Status`."""
 
     streams: dict[str, str] = field(default_factory=dict)
     metrics_url: str | None = None
+    faults: dict[str, int] = field(default_factory=dict)
+    bus_events: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,16 +77,24 @@ class ApiContext:
 Handler = Callable[[ApiContext, Caller, Any], Awaitable[Any]]
 
 
-def bounded(items: Iterable[T], max_bytes: int = MAX_LIST_BYTES) -> tuple[T, ...]:
-    """As many items as `max_bytes` hold; the newest come first, so what is left out is the oldest."""
+@dataclass(frozen=True, slots=True)
+class Part(Generic[T]):
+    """What of a list fits the request's limit and one message; what is left out is the oldest, and it is said."""
+
+    items: tuple[T, ...]
+    truncated: bool
+
+
+def bounded(items: Iterable[T], limit: int, max_bytes: int = MAX_LIST_BYTES) -> Part[T]:
+    """As many items as `limit` allows and `max_bytes` hold, the newest first. Give one more than `limit` to be told."""
     kept: list[T] = []
     size = 0
     for item in items:
         size += len(encode(item)) + 1
-        if size > max_bytes:
-            break
+        if size > max_bytes or len(kept) >= limit:
+            return Part(tuple(kept), truncated=True)
         kept.append(item)
-    return tuple(kept)
+    return Part(tuple(kept), truncated=False)
 
 
 def _limit(page: api.Page | api.AuditRequest) -> int:
@@ -115,6 +126,8 @@ async def status(ctx: ApiContext, _caller: Caller, _request: api.Nothing) -> api
         outbox_waiting=waiting,
         streams=bus.streams,
         metrics_url=bus.metrics_url,
+        faults=bus.faults,
+        bus_events=bus.bus_events,
     )
 
 
@@ -130,7 +143,9 @@ async def scans_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> Sca
 
 async def artifacts_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.ArtifactSets:
     """Sets, newest first, without manifests."""
-    return await ctx.store.read(lambda tx: api.ArtifactSets(sets=bounded(sets.list_sets(tx, _limit(request)))))
+    limit = _limit(request)
+    found = await ctx.store.read(lambda tx: bounded(sets.list_sets(tx, limit + 1), limit))
+    return api.ArtifactSets(sets=found.items, truncated=found.truncated)
 
 
 async def artifacts_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> ArtifactSet:
@@ -145,7 +160,9 @@ async def profiles_create(ctx: ApiContext, caller: Caller, request: api.ProfileR
 
 async def profiles_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.Profiles:
     """Profiles, newest first."""
-    return await ctx.store.read(lambda tx: api.Profiles(profiles=bounded(profiles.list_profiles(tx, _limit(request)))))
+    limit = _limit(request)
+    found = await ctx.store.read(lambda tx: bounded(profiles.list_profiles(tx, limit + 1), limit))
+    return api.Profiles(profiles=found.items, truncated=found.truncated)
 
 
 async def profiles_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> ProfileView:
@@ -155,13 +172,20 @@ async def profiles_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> 
 
 async def nodes_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.Nodes:
     """Nodes by name."""
-    silence = silence_of(ctx.settings)
-    return await ctx.store.read(lambda tx: api.Nodes(nodes=bounded(nodes.list_views(tx, _limit(request), silence))))
+    limit, silence = _limit(request), silence_of(ctx.settings)
+    found = await ctx.store.read(lambda tx: bounded(nodes.list_views(tx, limit + 1, silence), limit))
+    return api.Nodes(nodes=found.items, truncated=found.truncated)
 
 
 async def nodes_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> NodeView:
     """One node by its name."""
     return await ctx.store.read(lambda tx: nodes.view(tx, request.id, silence_of(ctx.settings)))
+
+
+async def nodes_set(ctx: ApiContext, caller: Caller, request: api.NodeFlagsRequest) -> NodeView:
+    """Enable or disable a node, for work or for the lab."""
+    silence = silence_of(ctx.settings)
+    return await ctx.store.write(lambda tx: node_gate.set_flags(tx, silence, caller, request))
 
 
 async def assessments_create(ctx: ApiContext, caller: Caller, request: api.AssessRequest) -> Assessment:
@@ -172,13 +196,16 @@ async def assessments_create(ctx: ApiContext, caller: Caller, request: api.Asses
 
 async def assessments_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.Assessments:
     """Assessments as they stand now, newest first."""
+    limit = _limit(request)
 
-    def view(tx: Tx) -> api.Assessments:
+    def view(tx: Tx) -> Part[Assessment]:
         now = Now(tx)
-        found = (assessment_gate.show(tx, one, now) for one in assessments.list_assessments(tx, _limit(request)))
-        return api.Assessments(assessments=bounded(found))
+        return bounded(
+            (assessment_gate.show(tx, one, now) for one in assessments.list_assessments(tx, limit + 1)), limit
+        )
 
-    return await ctx.store.read(view)
+    found = await ctx.store.read(view)
+    return api.Assessments(assessments=found.items, truncated=found.truncated)
 
 
 async def assessments_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> Assessment:
@@ -193,9 +220,9 @@ async def approvals_add(ctx: ApiContext, caller: Caller, request: api.ApproveReq
 
 async def approvals_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.Approvals:
     """Approvals, revoked ones too, newest first."""
-    return await ctx.store.read(
-        lambda tx: api.Approvals(approvals=bounded(approvals.list_approvals(tx, _limit(request))))
-    )
+    limit = _limit(request)
+    found = await ctx.store.read(lambda tx: bounded(approvals.list_approvals(tx, limit + 1), limit))
+    return api.Approvals(approvals=found.items, truncated=found.truncated)
 
 
 async def approvals_revoke(ctx: ApiContext, caller: Caller, request: api.RevokeRequest) -> Approval:
@@ -210,13 +237,17 @@ async def probes_queue(ctx: ApiContext, caller: Caller, request: api.QueueProbeR
 
 async def probes_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.ProbePicture:
     """All recent probes, the nodes, and the last event that is in the picture."""
+    limit, silence = _limit(request), silence_of(ctx.settings)
 
     def view(tx: Tx) -> api.ProbePicture:
+        recent = bounded(probes.list_views(tx, limit + 1), limit, MAX_LIST_BYTES // 2)
+        known = bounded(nodes.list_views(tx, MAX_LIST_ITEMS + 1, silence), MAX_LIST_ITEMS, MAX_LIST_BYTES // 2)
         return api.ProbePicture(
             as_of_sequence=trail.last_sequence(tx),
             at=tx.at,
-            probes=bounded(probes.list_views(tx, _limit(request)), MAX_LIST_BYTES // 2),
-            nodes=bounded(nodes.list_views(tx, MAX_LIST_ITEMS, silence_of(ctx.settings)), MAX_LIST_BYTES // 2),
+            probes=recent.items,
+            nodes=known.items,
+            truncated=recent.truncated or known.truncated,
         )
 
     return await ctx.store.read(view)
@@ -242,13 +273,14 @@ async def probes_log(ctx: ApiContext, _caller: Caller, request: api.LogRequest) 
 
 async def candidates_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.Candidates:
     """Candidates as they stand now, newest first."""
+    limit = _limit(request)
 
-    def view(tx: Tx) -> api.Candidates:
+    def view(tx: Tx) -> Part[Candidate]:
         now = Now(tx)
-        found = (candidate_gate.show(stored, now) for stored in candidates.list_stored(tx, _limit(request)))
-        return api.Candidates(candidates=bounded(found))
+        return bounded((candidate_gate.show(stored, now) for stored in candidates.list_stored(tx, limit + 1)), limit)
 
-    return await ctx.store.read(view)
+    found = await ctx.store.read(view)
+    return api.Candidates(candidates=found.items, truncated=found.truncated)
 
 
 async def candidates_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> Candidate:
@@ -258,9 +290,9 @@ async def candidates_show(ctx: ApiContext, _caller: Caller, request: api.ById) -
 
 async def audit_list(ctx: ApiContext, _caller: Caller, request: api.AuditRequest) -> api.AuditTrail:
     """The audit trail, newest first, of everything or of one thing."""
-    return await ctx.store.read(
-        lambda tx: api.AuditTrail(entries=bounded(trail.list_entries(tx, _limit(request), request.id)))
-    )
+    limit = _limit(request)
+    found = await ctx.store.read(lambda tx: bounded(trail.list_entries(tx, limit + 1, request.id), limit))
+    return api.AuditTrail(entries=found.items, truncated=found.truncated)
 
 
 USER_HANDLERS: Final[dict[str, Handler]] = {
@@ -274,6 +306,7 @@ USER_HANDLERS: Final[dict[str, Handler]] = {
     verbs.PROFILES_SHOW.name: profiles_show,
     verbs.NODES_LIST.name: nodes_list,
     verbs.NODES_SHOW.name: nodes_show,
+    verbs.NODES_SET.name: nodes_set,
     verbs.ASSESSMENTS_CREATE.name: assessments_create,
     verbs.ASSESSMENTS_LIST.name: assessments_list,
     verbs.ASSESSMENTS_SHOW.name: assessments_show,

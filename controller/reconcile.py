@@ -94,7 +94,6 @@ class Reconciler:
         self._lease_ttl_s = lease_ttl_s
         self._wake = Wake()
         self.streams: dict[str, str] = {}
-        self.passes = 0
 
     def request(self) -> None:
         """Something hints that ledger and queue differ: compare soon."""
@@ -132,7 +131,6 @@ class Reconciler:
         if faults:
             # Each was tried: one message that cannot be taken away holds up no other.
             raise faults[0]
-        self.passes += 1
         return found
 
     async def ensure(self) -> StreamReport:

@@ -125,6 +125,18 @@ class AuditRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True
     limit: Positive = 200
 
 
+class NodeFlagsRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """May this node be used at all, and for probes? A flag that is absent stays as it is; a reason is needed.
+
+    Assessments rest on both flags: changing one makes the evidence on this node stale until it is changed back.
+    """
+
+    name: Name
+    enabled: bool | None = None
+    lab_eligible: bool | None = None
+    reason: str
+
+
 class LogView(Record, frozen=True, kw_only=True):
     """A bounded log (spec P12). `text` is cleaned for terminals and redacted."""
 
@@ -136,16 +148,21 @@ class LogView(Record, frozen=True, kw_only=True):
 
 
 class ProbePicture(Record, frozen=True, kw_only=True):
-    """All recent probes, and the last event that is in them."""
+    """All recent probes, and the last event that is in them. `truncated`: there are older probes, or more nodes."""
 
     as_of_sequence: int
     at: Moment
     probes: tuple[ProbeView, ...]
     nodes: tuple[NodeView, ...]
+    truncated: bool = False
 
 
 class Status(Record, frozen=True, kw_only=True):
-    """The controller's own health, for `doctor` and the status line."""
+    """The controller's own health, for `doctor` and the status line.
+
+    `faults` counts the faults of each of its loops, `bus_events` what its connections lived through (a message that
+    nobody could read, a delivery given back, a pull asked again); both since this process started.
+    """
 
     version: str
     boot_id: str
@@ -157,48 +174,57 @@ class Status(Record, frozen=True, kw_only=True):
     outbox_waiting: int
     streams: dict[str, str]
     metrics_url: str | None = None
+    faults: dict[str, int] = {}
+    bus_events: dict[str, int] = {}
 
 
 class ArtifactSets(Record, frozen=True, kw_only=True):
-    """Reply of `artifacts.list`."""
+    """Reply of `artifacts.list`; `truncated`: there are more than these."""
 
     sets: tuple[ArtifactSet, ...]
+    truncated: bool = False
 
 
 class Profiles(Record, frozen=True, kw_only=True):
-    """Reply of `profiles.list`."""
+    """Reply of `profiles.list`; `truncated`: there are more than these."""
 
     profiles: tuple[ProfileView, ...]
+    truncated: bool = False
 
 
 class Assessments(Record, frozen=True, kw_only=True):
-    """Reply of `assessments.list`."""
+    """Reply of `assessments.list`; `truncated`: there are more than these."""
 
     assessments: tuple[Assessment, ...]
+    truncated: bool = False
 
 
 class Approvals(Record, frozen=True, kw_only=True):
-    """Reply of `approvals.list`."""
+    """Reply of `approvals.list`; `truncated`: there are more than these."""
 
     approvals: tuple[Approval, ...]
+    truncated: bool = False
 
 
 class Candidates(Record, frozen=True, kw_only=True):
-    """Reply of `candidates.list`."""
+    """Reply of `candidates.list`; `truncated`: there are more than these."""
 
     candidates: tuple[Candidate, ...]
+    truncated: bool = False
 
 
 class Nodes(Record, frozen=True, kw_only=True):
-    """Reply of `nodes.list`."""
+    """Reply of `nodes.list`; `truncated`: there are more than these."""
 
     nodes: tuple[NodeView, ...]
+    truncated: bool = False
 
 
 class AuditTrail(Record, frozen=True, kw_only=True):
-    """Reply of `audit.list`."""
+    """Reply of `audit.list`; `truncated`: there are more than these."""
 
     entries: tuple[AuditEntry, ...]
+    truncated: bool = False
 
 
 # --- nodes -------------------------------------------------------------------------------------------------------

@@ -42,19 +42,6 @@ def list_views(tx: Tx, limit: int, silence: Silence = USUAL_SILENCE) -> tuple[No
     return tuple(_view(row, tx.at, silence) for row in tx.all("nodes.list", limit=limit))
 
 
-def set_flags(tx: Tx, name: str, *, enabled: bool, lab_eligible: bool, actor: str) -> NodeView:
-    """May the node be used, and for probes? Audited.
-
-    Raises:
-        ModelForgeError: NODE_UNKNOWN.
-    """
-    if tx.run("nodes.set_flags", name=name, enabled=enabled, lab_eligible=lab_eligible) == 0:
-        raise ModelForgeError(ErrorCode.NODE_UNKNOWN, f"no node {clean_line(name, 100)!r} has ever said hello")
-    node = view(tx, name)
-    tx.audit("node", name, "flags", actor, detail={"enabled": enabled, "lab_eligible": lab_eligible}, node=node)
-    return node
-
-
 def _view(row: Row, at: datetime, silence: Silence) -> NodeView:
     last_seen_at = optional_time(row["last_seen_at"])
     liveness = classify(

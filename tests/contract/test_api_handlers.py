@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from bus import ids
 from bus.codec import decode, encode
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages import api
 from bus.verbs import USER_VERBS
-from controller.api import MAX_LIST_BYTES, USER_HANDLERS, bounded
+from controller.api import MAX_LIST_BYTES, USER_HANDLERS, Part, bounded
 from tests.support.ledger import NODE, WHOLE_RUN, open_lab, safetensors_bytes
 
 
@@ -46,6 +45,7 @@ async def test_every_reply_has_the_type_that_the_table_promises(tmp_path: Path) 
             "profiles.create": api.ProfileRequest(profile=(await lab.profile(name="other")).profile),
             "profiles.show": api.ById(id="cpu"),
             "nodes.show": api.ById(id=NODE),
+            "nodes.set": api.NodeFlagsRequest(name=NODE, enabled=True, lab_eligible=True, reason="why"),
             "assessments.create": api.AssessRequest(set_digest=assessment.set_digest, profile="cpu", node=NODE),
             "assessments.show": api.ById(id=assessment.id),
             "approvals.add": api.ApproveRequest(set_digest=assessment.set_digest, purpose="pickle", reason="why"),
@@ -145,12 +145,34 @@ async def test_the_trail_is_read_by_id_digest_or_name(tmp_path: Path) -> None:
 
 
 async def test_a_list_fits_one_message(tmp_path: Path) -> None:
-    kept = bounded("x" * 100_000 for _ in range(100))
-    assert 1 < len(kept) < 8
-    assert len(encode(kept)) <= MAX_LIST_BYTES
+    kept = bounded(("x" * 100_000 for _ in range(100)), 100)
+    assert 1 < len(kept.items) < 8
+    assert kept.truncated
+    assert len(encode(kept.items)) <= MAX_LIST_BYTES
+    assert bounded((), 1) == Part((), truncated=False)
+    assert bounded("ab", 2) == Part(("a", "b"), truncated=False)
+    assert bounded("abc", 2) == Part(("a", "b"), truncated=True)
     async with open_lab(tmp_path) as lab:
         await lab.hello()
         for number in range(3):
             await lab.scan({"model.safetensors": safetensors_bytes(number + 1)}, path=f"m{number}")
-        assert len((await lab.call("artifacts.list", api.Page(limit=2))).sets) == 2
-        assert ids.is_id((await lab.rows("SELECT id FROM scans"))[0]["id"])
+        some = await lab.call("artifacts.list", api.Page(limit=2))
+        assert (len(some.sets), some.truncated) == (2, True)
+        assert not (await lab.call("artifacts.list", api.Page(limit=3))).truncated
+        trail = await lab.call("audit.list", api.AuditRequest(limit=2))
+        assert (len(trail.entries), trail.truncated) == (2, True)
+        assert not (await lab.call("audit.list", api.AuditRequest(limit=1_000))).truncated
+
+
+@pytest.mark.parametrize("verb", ["profiles", "assessments", "approvals", "candidates", "probes", "artifacts"])
+async def test_every_list_says_when_there_is_more(tmp_path: Path, verb: str) -> None:
+    async with open_lab(tmp_path) as lab:
+        assessment = await lab.ready()
+        await lab.run((await lab.queue(assessment.id)).id, *WHOLE_RUN)
+        assert not (await lab.call(f"{verb}.list", api.Page(limit=1))).truncated
+        other = await lab.scan({"model.safetensors": safetensors_bytes(2)}, path="other")
+        await lab.approve(other)
+        await lab.profile(name="second")
+        again = await lab.assess(assessment.set_digest)
+        await lab.run((await lab.queue(again.id)).id, *WHOLE_RUN)
+        assert (await lab.call(f"{verb}.list", api.Page(limit=1))).truncated

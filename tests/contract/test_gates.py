@@ -18,7 +18,6 @@ from bus.messages.jobs import CancelCommand, ProbeJob
 from bus.states import JobState, ProbeEvent, ProbeState
 from controller.gates import candidates as candidate_gate
 from controller.gates import probes as probe_gate
-from controller.store import nodes
 from tests.support.gates import counts, refused
 from tests.support.ledger import (
     NODE,
@@ -166,8 +165,8 @@ async def change_fact(lab: Lab, change: str) -> None:
             await lab.scan(model_files(**{"README.md": b"another set at the same place"}))
         case _:
             enabled, eligible = change != "disabled", change != "ineligible"
-            await lab.store.write(
-                lambda tx: nodes.set_flags(tx, NODE, enabled=enabled, lab_eligible=eligible, actor="user:alice")
+            await lab.call(
+                "nodes.set", api.NodeFlagsRequest(name=NODE, enabled=enabled, lab_eligible=eligible, reason="a test")
             )
 
 
