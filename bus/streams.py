@@ -17,6 +17,7 @@ from bus import subjects
 from bus.client import BusClient
 from bus.errors import ErrorCode, ModelForgeError
 from bus.js_replies import JsError
+from bus.messages.jobs import MAX_JOB_BYTES
 from bus.stream_plan import Config, Plan, merged, plan_consumer, plan_stream
 from bus.subjects import Lane
 
@@ -28,7 +29,6 @@ _NO_STREAM: Final = 10059
 _NO_CONSUMER: Final = 10014
 _NO_MESSAGE: Final = (10037, 10057)
 _MAX_SUBJECT_PAGES: Final = 1_000
-MAX_JOB_BYTES: Final = 256 * _KIB
 MAX_EVIDENCE_BYTES: Final = 512 * _KIB
 # Shorter than a lease: what a killed controller had pulled must come back before its job is run again.
 EVIDENCE_ACK_WAIT_S: Final = 10.0

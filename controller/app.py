@@ -42,6 +42,7 @@ from controller.sweeps import Sweeper
 from observability.counters import Counters
 from observability.exporter import start_exporter
 from observability.persistence import CounterStore
+from observability.vitals import BusEvent, Loop, Vitals
 
 LAST_DRAIN_S: Final = 2.0
 _log: Final = logging.getLogger("controller.app")
@@ -129,7 +130,25 @@ class Controller:
 
     def bus_status(self) -> BusStatus:
         """What the status reply says of the bus (spec D4)."""
-        return BusStatus(streams=dict(self.reconciler.streams), metrics_url=self.metrics_url)
+        vitals = self.vitals()
+        return BusStatus(
+            streams=dict(self.reconciler.streams),
+            metrics_url=self.metrics_url,
+            faults={loop.value: count for loop, count in vitals.faults.items()},
+            bus_events={event.value: count for event, count in vitals.bus_events.items()},
+        )
+
+    def vitals(self) -> Vitals:
+        """What this process lived through; quick, and safe to call from the exporter's thread."""
+        opened = self._opened
+        return Vitals(
+            faults=dict(self.faults.counts),
+            bus_events={
+                BusEvent.MALFORMED: opened.client.malformed + opened.responder.malformed,
+                BusEvent.RETURNED: opened.puller.returned,
+                BusEvent.REPEATED: opened.puller.repeated,
+            },
+        )
 
     async def prepare(self) -> None:
         """Everything that must be true before the first request: leases extended, streams there, ledger compared.
@@ -154,6 +173,7 @@ class Controller:
                 port=self.settings.metrics_port,
                 health=self._opened.counter_store.health,
                 probe_counts=lambda: self._numbers.probes,
+                vitals=self.vitals,
             )
         except ModelForgeError as error:
             _log.error("no metrics endpoint: %s", error)
@@ -161,18 +181,18 @@ class Controller:
         resources.callback(exporter.close)
         self.metrics_url = exporter.url
 
-    def tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """Every long-lived task by its name, as the step that is repeated."""
+    def tasks(self) -> dict[Loop, Callable[[], Awaitable[None]]]:
+        """Every long-lived task, as the step that is repeated."""
         interval_s, counter_store = self.settings.counters_interval_s, self._opened.counter_store
         return {
-            "outbox": self.outbox.step,
-            "settle": self.settler.step,
-            "evidence": self.intake.step,
-            "evidence-reset": self.intake.reset_step,
-            "reconcile": self.reconciler.step,
-            "sweep": self.sweeper.step,
-            "counters": lambda: counter_store.run(self.counters, interval_s),
-            "probe-counts": self._count_probes,
+            Loop.OUTBOX: self.outbox.step,
+            Loop.SETTLE: self.settler.step,
+            Loop.EVIDENCE: self.intake.step,
+            Loop.EVIDENCE_RESET: self.intake.reset_step,
+            Loop.RECONCILE: self.reconciler.step,
+            Loop.SWEEP: self.sweeper.step,
+            Loop.COUNTERS: lambda: counter_store.run(self.counters, interval_s),
+            Loop.PROBE_COUNTS: self._count_probes,
         }
 
     async def _count_probes(self) -> None:

@@ -19,6 +19,7 @@ from controller.store import approvals, nodes, profiles, sets
 from controller.store.tx import Tx
 
 NONE: Final = "none"
+_GIB: Final = 1024**3
 MAX_SHOWN_CHARS: Final = 120
 
 
@@ -65,6 +66,8 @@ def _hardware(hardware: HardwareFacts) -> dict[str, str]:
     ]
     return {
         "cpu model": hardware.cpu_model,
+        # Static analysis compares an estimate with it. In whole GiB: a kernel may keep a little more or less.
+        "host memory": f"{round(hardware.memory_total_bytes / _GIB)} GiB",
         "gpus": "; ".join(cards) or NONE,
         "driver": hardware.driver_version or NONE,
         "cuda": hardware.cuda_version or NONE,

@@ -14,7 +14,7 @@ from typing import Final
 from bus import subjects
 from bus.client import BusClient
 from bus.codec import decode
-from bus.errors import ErrorCode, ModelForgeError, Retry
+from bus.errors import AckAction, ErrorCode, ModelForgeError, Retry
 from bus.lease_puller import ConsumerGone, Delivered, LeasePuller
 from bus.messages.evidence import AnyEvidence
 from controller import jobs
@@ -32,7 +32,6 @@ RESET_IDLE_S: Final = 60.0
 RESET_TIMEOUT_S: Final = 2.0
 # A message that no try can handle (a defect) is audited and ended after this many deliveries.
 MAX_DELIVERIES: Final = 5
-_UNREADABLE: Final = frozenset({ErrorCode.MALFORMED_MESSAGE, ErrorCode.UNKNOWN_KIND})
 _log: Final = logging.getLogger("controller.intake")
 
 
@@ -106,25 +105,31 @@ class Intake:
             _log.info("unacknowledged evidence comes again by itself only: %s", error)
 
     async def take(self, delivered: Delivered) -> None:
-        """Handle one delivery to its acknowledgement, its end or its return; raises as `step` does."""
+        """Handle one delivery to its acknowledgement, its end or its return; raises as `step` does.
+
+        What becomes of a message that ended in an error is its code's `ack` in the table of errors. A code without a
+        word about messages is a defect here: given back a few times, then ended, so that it never comes for ever.
+        """
         try:
             applied = await self._apply(delivered)
         except ModelForgeError as error:
-            if error.code in _UNREADABLE:
-                await self._end(delivered, error)
+            action = error.info.ack
+            if action in {AckAction.ACK, AckAction.TERM}:
+                await self._end(delivered, error, action)
                 return
             if error.info.retry is Retry.LATER or delivered.num_delivered < MAX_DELIVERIES:
                 await self._give_back(delivered)
                 raise
             _log.exception("evidence on %s cannot be handled and is ended", delivered.subject)
-            await self._end(delivered, error)
+            await self._end(delivered, error, AckAction.TERM)
             return
         except Exception:
             if delivered.num_delivered < MAX_DELIVERIES:
                 await self._give_back(delivered)
                 raise
             _log.exception("evidence on %s cannot be handled and is ended", delivered.subject)
-            await self._end(delivered, ModelForgeError(ErrorCode.INTERNAL, "the evidence could not be handled"))
+            defect = ModelForgeError(ErrorCode.INTERNAL, "the evidence could not be handled")
+            await self._end(delivered, defect, AckAction.TERM)
             return
         self._counters.count(Operation.EVIDENCE, applied)
         await self._answer(delivered, b"+ACK")
@@ -134,11 +139,11 @@ class Intake:
         message: AnyEvidence = decode(delivered.data, AnyEvidence)
         return await self._store.write(lambda tx: _marked(tx, message, node, delivered.stream_sequence))
 
-    async def _end(self, delivered: Delivered, error: ModelForgeError) -> None:
+    async def _end(self, delivered: Delivered, error: ModelForgeError, action: AckAction) -> None:
         """Audit what cannot be read or handled, then end it: it would come back for ever."""
         await self._store.write(lambda tx: _unreadable(tx, delivered, error))
         self._counters.count(Operation.EVIDENCE, Outcome.REFUSED)
-        await self._answer(delivered, f"+TERM {error.code}".encode())
+        await self._answer(delivered, b"+ACK" if action is AckAction.ACK else f"+TERM {error.code}".encode())
 
     async def _give_back(self, delivered: Delivered) -> None:
         self._counters.count(Operation.EVIDENCE, Outcome.RETRIED)

@@ -16,6 +16,7 @@ from controller.loops import Faults
 from controller.store.connection import Store
 from controller.store.rows import optional_json
 from controller.store.tx import Tx
+from observability.vitals import Loop
 
 # A superseded agent repeats itself every few seconds: each of its boots is audited once, not each of its words.
 MAX_REMEMBERED_BOOTS: Final = 1_024
@@ -39,18 +40,23 @@ class InventoryIntake:
                 _log.warning("an inventory on %s names the node %r", message.subject, inventory.node)
                 return
             first_refusal = inventory.boot_id not in self._told
-            accepted = await self._store.write(lambda tx: take(tx, inventory, audit_dead=first_refusal))
+            audited = await self._store.write(lambda tx: take(tx, inventory, audit_dead=first_refusal))
         except Exception as error:  # noqa: BLE001 -- a poisoned word is told and counted, the next one is heard
-            self._faults.record("inventory", error)
+            self._faults.record(Loop.INVENTORY, error)
             return
-        if not accepted:
+        if audited:
             if len(self._told) >= MAX_REMEMBERED_BOOTS:
                 self._told.clear()
             self._told.add(inventory.boot_id)
 
 
 def take(tx: Tx, inventory: NodeInventory, *, audit_dead: bool) -> bool:
-    """Store an inventory of the admitted boot; was it accepted? Audited when it says something new about the node."""
+    """Store an inventory of the admitted boot, audited when it says something new about the node.
+
+    Returns:
+        Was the refusal of a superseded boot audited? A word that is merely late is no such thing: its boot may be
+        superseded later, and that is then told.
+    """
     row = tx.one("boots.node", node=inventory.node)
     stored = None if row is None else optional_json(row["inventory"], NodeInventory)
     dead = boots.is_dead(tx, inventory.boot_id)
@@ -62,4 +68,5 @@ def take(tx: Tx, inventory: NodeInventory, *, audit_dead: bool) -> bool:
     elif dead and audit_dead:
         detail = {"boot": inventory.boot_id, "reason": word.reason}
         tx.audit("node", inventory.node, "inventory-refused", jobs.node_actor(inventory.node), detail=detail)
-    return word.accepted
+        return True
+    return False

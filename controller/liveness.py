@@ -72,7 +72,10 @@ def judge_inventory(
 
 
 def facts_of(inventory: NodeInventory) -> tuple[object, ...]:
-    """The part of an inventory that assessments rest on."""
+    """The part of an inventory whose change is audited: another installation or another machine, as operators see it.
+
+    What evidence rests on is the fingerprint's choice, see `controller.fingerprint`.
+    """
     hardware = inventory.hardware
     return (
         inventory.agent_version,

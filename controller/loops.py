@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
 from bus.errors import ModelForgeError, Retry
+from observability.vitals import Loop
 
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 5.0
@@ -40,12 +40,12 @@ class Wake:
 
 
 class Faults:
-    """How often each loop failed, for the status reply and the log."""
+    """How often each loop failed: for the status reply, the metrics and the log."""
 
     def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
+        self.counts: dict[Loop, int] = dict.fromkeys(Loop, 0)
 
-    def record(self, name: str, error: Exception) -> None:
+    def record(self, name: Loop, error: Exception) -> None:
         """Count a fault and say it: one line for an outage that mends itself, a traceback for a defect."""
         self.counts[name] += 1
         if isinstance(error, ModelForgeError) and error.info.retry is Retry.LATER:
@@ -55,7 +55,7 @@ class Faults:
 
 
 async def keep(
-    name: str, step: Callable[[], Awaitable[None]], faults: Faults, *, hurry: Wake | None = None,
+    name: Loop, step: Callable[[], Awaitable[None]], faults: Faults, *, hurry: Wake | None = None,
     first_pause_s: float = FIRST_PAUSE_S,
 ) -> NoReturn:  # fmt: skip
     """Run `step` for ever; after a fault pause, at most `LONGEST_PAUSE_S`, doubling until a step succeeds.

@@ -7,10 +7,11 @@ acknowledgement forgets nothing.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Final
 
 from bus import subjects
-from bus.client import BusClient, JsError
+from bus.client import BusClient
 from bus.errors import ErrorCode, ModelForgeError
 from bus.streams import delete_message, last_message
 from controller import jobs
@@ -21,6 +22,9 @@ from controller.store.tx import Tx
 
 BATCH_JOBS: Final = 64
 ACK_TIMEOUT_S: Final = 2.0
+_Unsettled = tuple[JobSnapshot, LeaseSnapshot | None]
+_Page = tuple[str, str]  # end and id of the last job of the page before
+_FIRST_PAGE: Final[_Page] = ("", "")
 _log: Final = logging.getLogger("controller.settle")
 
 
@@ -43,17 +47,20 @@ class Settler:
         Raises:
             ModelForgeError: NOT_CONNECTED, REQUEST_TIMEOUT or STORE_UNAVAILABLE; the list is kept in the ledger.
         """
-        found = await self._store.read(_unsettled)
         faults: list[Exception] = []
-        for job, lease in found:
-            try:
-                await self.settle(job, lease.delivery if lease is not None else None)
-            except (ModelForgeError, JsError) as error:
-                faults.append(error)
+        page: _Page | None = _FIRST_PAGE
+        while page is not None:
+            found, page = await self._store.read(partial(_unsettled, page=page))
+            for job, lease in found:
+                try:
+                    await self.settle(job, lease.delivery if lease is not None else None)
+                except ModelForgeError as error:
+                    if error.code is ErrorCode.NOT_CONNECTED:
+                        raise  # without a connection none can be settled
+                    faults.append(error)
         if faults:
             raise faults[0]
-        if len(found) < BATCH_JOBS:
-            await self._wake.wait(self._interval_s)
+        await self._wake.wait(self._interval_s)
 
     async def settle(self, job: JobSnapshot, delivery: str | None) -> None:
         """Take the message of one ended job out of the stream and put that on the record.
@@ -88,6 +95,9 @@ class Settler:
                 raise
 
 
-def _unsettled(tx: Tx) -> list[tuple[JobSnapshot, LeaseSnapshot | None]]:
-    found = [jobs.job_of(row) for row in tx.all("jobs.unsettled", limit=BATCH_JOBS)]
-    return [(job, jobs.newest_lease(tx, job.id)) for job in found]
+def _unsettled(tx: Tx, page: _Page) -> tuple[list[_Unsettled], _Page | None]:
+    """A batch of ended jobs, oldest first, and where the next one begins: jobs that stay unsettled hide none."""
+    after_at, after_id = page
+    rows = tx.all("jobs.unsettled", after_at=after_at, after_id=after_id, limit=BATCH_JOBS)
+    found = [(job, jobs.newest_lease(tx, job.id)) for job in map(jobs.job_of, rows)]
+    return found, (rows[-1]["finished_at"], rows[-1]["id"]) if len(rows) == BATCH_JOBS else None

@@ -45,7 +45,7 @@ class Sweeper:
         await asyncio.sleep(self._settings.sweep_interval_s)
 
     async def watch_nodes(self) -> None:
-        """Tell the bus of every node whose liveness changed since the last look; nothing of it is stored."""
+        """Audit and tell every change of a node's liveness since the last look; the liveness itself is stored nowhere."""
         words = await self._store.read(self._words)
         changed = [name for name, word in words.items() if self._liveness.get(name, word) != word]
         if changed:

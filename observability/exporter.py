@@ -7,9 +7,11 @@ It only reads: no scrape can reach the ledger or the bus. Names follow Prometheu
 from __future__ import annotations
 
 import http.server
+import socket
 import socketserver
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from importlib import metadata
 from typing import Any, Final
 
@@ -22,6 +24,7 @@ from bus.settings import APP
 from bus.states import ProbeState
 from observability.counters import Counters
 from observability.persistence import PersistenceHealth
+from observability.vitals import BusEvent, Loop, Vitals
 
 LOOPBACK: Final = "127.0.0.1"
 MAX_CONNECTIONS: Final = 8
@@ -30,21 +33,29 @@ _STOP_TIMEOUT_S: Final = 5.0
 _POLL_S: Final = 0.1  # how soon `close` is noticed
 
 ProbeCounts = Callable[[], Mapping[ProbeState, int]]
+ReadVitals = Callable[[], Vitals]
+_ANY_ADDRESS: Final = ("", "0.0.0.0")  # noqa: S104 -- recognised here, chosen by whoever configures it
 
 
 class ModelForgeCollector(Collector):
     """Turns the counters and the callables into metric families at each scrape.
 
-    `probe_counts` is called on the exporter's thread: it must be quick and thread-safe. When it fails, its family is
-    left out of that scrape (absent, not zero) and the failure is counted.
+    `probe_counts` and `vitals` are called on the exporter's thread: they must be quick and thread-safe. When one
+    fails, its families are left out of that scrape (absent, not zero) and the failure is counted.
     """
 
     def __init__(
-        self, counters: Counters, *, health: PersistenceHealth | None = None, probe_counts: ProbeCounts | None = None
+        self,
+        counters: Counters,
+        *,
+        health: PersistenceHealth | None = None,
+        probe_counts: ProbeCounts | None = None,
+        vitals: ReadVitals | None = None,
     ) -> None:
         self._counters = counters
         self._health = health
         self._probe_counts = probe_counts
+        self._vitals = vitals
         self._collect_failures = 0
 
     def collect(self) -> Iterator[Metric]:
@@ -55,6 +66,8 @@ class ModelForgeCollector(Collector):
             yield from _persistence(self._health)
         if self._probe_counts is not None:
             yield from self._probes(self._probe_counts)
+        if self._vitals is not None:
+            yield from self._life(self._vitals)
         yield _counter("modelforge_observability_misuses", "Counted values outside the enums.", self._counters.misuses)
         yield _counter(
             "modelforge_observability_collect_failures",
@@ -82,6 +95,34 @@ class ModelForgeCollector(Collector):
         for state in ProbeState:
             family.add_metric((state.value,), counts.get(state, 0))
         yield family
+
+    def _life(self, read_vitals: ReadVitals) -> Iterator[Metric]:
+        try:
+            vitals = read_vitals()
+        except Exception:  # noqa: BLE001 -- as above
+            self._collect_failures += 1
+            return
+        yield _labelled(
+            "modelforge_controller_faults",
+            "Faults of the controller's loops since it started; each loop goes on.",
+            "loop",
+            Loop,
+            vitals.faults,
+        )
+        yield _labelled(
+            "modelforge_bus_events",
+            "Troubles that the controller's connections got over since it started.",
+            "event",
+            BusEvent,
+            vitals.bus_events,
+        )
+
+
+def _labelled(name: str, text: str, label: str, kinds: type[StrEnum], counts: Mapping[Any, int]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=(label,))
+    for kind in kinds:
+        family.add_metric((kind.value,), counts.get(kind, 0))
+    return family
 
 
 def _build_info() -> Metric:
@@ -130,7 +171,10 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     def server_bind(self) -> None:
         """Bind without the base class's reverse look-up, which may wait for a name server."""
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = LOOPBACK, self.server_address[1]
+        host = str(self.server_address[0])
+        # Whoever scrapes from another machine or container finds this one by its name; no look-up is needed for it.
+        self.server_name = socket.gethostname() if host in _ANY_ADDRESS else host
+        self.server_port = self.server_address[1]
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Start a thread for the client if there is room for one."""
@@ -162,8 +206,8 @@ class Exporter:
 
     @property
     def url(self) -> str:
-        """Where Prometheus scrapes."""
-        return f"http://{LOOPBACK}:{self._server.server_port}/metrics"
+        """Where Prometheus scrapes: the address that is listened on, or this machine's name when it is every one."""
+        return f"http://{self._server.server_name}:{self._server.server_port}/metrics"
 
     def close(self) -> None:
         """Stop listening; waits a few seconds at most."""
@@ -179,6 +223,7 @@ def start_exporter(
     *,
     health: PersistenceHealth | None = None,
     probe_counts: ProbeCounts | None = None,
+    vitals: ReadVitals | None = None,
 ) -> Exporter:
     """Serve `counters` over HTTP; port 0 takes a free one (see `url`).
 
@@ -186,7 +231,7 @@ def start_exporter(
         ModelForgeError: PORT_IN_USE.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(ModelForgeCollector(counters, health=health, probe_counts=probe_counts))
+    registry.register(ModelForgeCollector(counters, health=health, probe_counts=probe_counts, vitals=vitals))
     handler = type("Handler", (MetricsHandler,), {"registry": registry, "timeout": CONNECTION_TIMEOUT_S})
     try:
         server = _Server((host, port), handler)

@@ -6,10 +6,14 @@ artifact root (spec P5, B4).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from bus.messages.base import Message, Moment
 from bus.messages.gates import Digest, Manifest, Name, Positive, RuntimeProfile, StartMethod
+
+# The stream takes no larger job, and the gate queues none. Also the bound of evidence: a set that a scan could report
+# is one that a probe can be sent.
+MAX_JOB_BYTES: Final = 512 * 1024
 
 
 class ScanJob(Message, tag="scan.job.v1", frozen=True, kw_only=True):

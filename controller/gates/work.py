@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Literal
 
 from bus.codec import encode
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.jobs import AnyJob
+from bus.messages.jobs import MAX_JOB_BYTES, AnyJob
 from bus.subjects import Caller, Lane
 from controller.store.tx import Tx
-
-# The server carries 1 MiB; a job that can never be published must not get into the outbox.
-MAX_JOB_BYTES: Final = 900 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +43,8 @@ def put(tx: Tx, order: Order) -> None:
     """Write the job's row and its outbox row; both or, with the transaction, none.
 
     Raises:
-        ModelForgeError: MESSAGE_TOO_LARGE when the bus could not carry the job.
+        ModelForgeError: MESSAGE_TOO_LARGE when the stream would refuse the job: what can never be published must not
+            get into the outbox.
     """
     payload = encode(order.job)
     if len(payload) > MAX_JOB_BYTES:

@@ -9,6 +9,7 @@ from docs.generators import markdown as md
 from observability.counters import Counters
 from observability.exporter import ModelForgeCollector
 from observability.persistence import PersistenceHealth
+from observability.vitals import Vitals
 
 
 def render() -> str:
@@ -19,7 +20,7 @@ def render() -> str:
         "what it shows is derived from the ledger's work and is never the truth itself."
     )
     collector = ModelForgeCollector(
-        Counters(), health=PersistenceHealth(), probe_counts=lambda: dict.fromkeys(ProbeState, 0)
+        Counters(), health=PersistenceHealth(), probe_counts=lambda: dict.fromkeys(ProbeState, 0), vitals=Vitals
     )
     rows = [
         (md.code(_name(metric)), metric.type, metric.documentation, _labels(metric)) for metric in collector.collect()

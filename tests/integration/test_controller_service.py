@@ -233,7 +233,7 @@ async def test_a_full_ledger_disk_commits_nothing_and_the_loops_live(tmp_path: P
 
 
 def _states(tx: Tx) -> list[str]:
-    return [row["state"] for row in tx.all("jobs.unsettled", limit=10)] or [
+    return [row["state"] for row in tx.all("jobs.unsettled", after_at="", after_id="", limit=10)] or [
         row["what"] for row in tx.all("audit.list", limit=1_000) if row["entity"] == "scan" and row["what"] != "queued"
     ][:1]
 

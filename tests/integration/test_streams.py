@@ -10,8 +10,8 @@ import pytest
 from bus import subjects
 from bus.client import AlreadyQueued, BusClient, JsError
 from bus.errors import ErrorCode, ModelForgeError
+from bus.messages.jobs import MAX_JOB_BYTES
 from bus.streams import (
-    MAX_JOB_BYTES,
     STREAMS,
     delete_message,
     ensure_node_consumers,

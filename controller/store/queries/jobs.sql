@@ -20,8 +20,8 @@ SELECT * FROM jobs WHERE state IN ('queued', 'leased') AND deadline_at <= :at OR
 -- A job that ended while its message may still lie in the stream: the sequence is taken off once the message is gone.
 -- name: unsettled
 SELECT * FROM jobs
-WHERE stream_sequence IS NOT NULL AND state NOT IN ('queued', 'leased')
-ORDER BY finished_at LIMIT :limit;
+WHERE stream_sequence IS NOT NULL AND state NOT IN ('queued', 'leased') AND (finished_at, id) > (:after_at, :after_id)
+ORDER BY finished_at, id LIMIT :limit;
 
 -- name: lease
 UPDATE jobs SET state = :state, attempt_count = :attempt WHERE id = :id AND state IN ('queued', 'leased');

@@ -132,7 +132,7 @@ def test_a_normalize_module_needs_no_folder_and_both_layouts_are_accepted() -> N
         ({"1_Pooling/config.json": doc({**POOLING, "pooling_mode_mean_tokens": False})}, ["POOLING_MISMATCH"]),
         ({"model.safetensors": None}, ["NO_WEIGHTS"]),
         ({"model.safetensors": safetensors_bytes()[:-1]}, ["WEIGHTS_CORRUPT", "NO_WEIGHTS"]),
-        ({"model.safetensors": None, "pytorch_model.bin": b"PK\x03\x04"}, ["PICKLE_NOT_APPROVED"]),
+        ({"model.safetensors": None, "pytorch_model.bin": b"PK\x03\x04"}, ["PICKLE_NOT_LOADED"]),
         ({"model.safetensors": None, "model.gguf": b"GGUF" + bytes(20)}, ["NO_WEIGHTS", "FORMAT_NOT_DECLARED"]),
         ({"model.safetensors.index.json": doc({"weight_map": {"w": "model-2.safetensors"}})}, ["SHARD_MISSING"]),
         ({"model.safetensors.index.json": b"[]"}, ["SHARD_INDEX_UNREADABLE"]),
@@ -146,8 +146,14 @@ def test_a_wrong_folder_is_blocked_by_name(changes: dict[str, bytes | None], exp
 @pytest.mark.req("A4")
 def test_pickle_needs_an_approval_of_its_own() -> None:
     files = model_files(**{"model.safetensors": None, "pytorch_model.bin": b"PK\x03\x04"})
-    assert blockers(inspect(subject(files, approved=frozenset({"lab_execution"})))) == ["PICKLE_NOT_APPROVED"]
-    inspection = inspect(subject(files, approved=frozenset({"pickle"})))
+    purposes: tuple[frozenset[Purpose], ...] = (frozenset(), frozenset({"lab_execution"}), frozenset({"pickle"}))
+    for approved in purposes:
+        found = blockers(inspect(subject(files, approved=approved)))
+        assert found == ["PICKLE_NOT_LOADED"], "no approval makes the adapter load it: the probe could only fail"
+    loads_it = {"environment": with_adapter(inventory(), formats=("safetensors", "pickle")).environment}
+    unapproved = inspect(subject(files, approved=frozenset({"lab_execution"}), **loads_it))
+    assert blockers(unapproved) == ["PICKLE_NOT_APPROVED"]
+    inspection = inspect(subject(files, approved=frozenset({"pickle"}), **loads_it))
     assert inspection.verdict == "compatible"
     assert only(inspection, FindingCode.PICKLE_APPROVED).severity == "warning"
     beside = inspect(subject(model_files(**{"pytorch_model.bin": b"PK\x03\x04"})))
@@ -161,7 +167,7 @@ def test_pickle_in_the_models_folder_is_not_excused_by_weights_elsewhere() -> No
         "pytorch_model.bin": b"\x80\x04",
         "onnx/model.safetensors": safetensors_bytes(),
     }
-    assert blockers(inspect(subject(model_files(**changes)))) == ["PICKLE_NOT_APPROVED"]
+    assert blockers(inspect(subject(model_files(**changes)))) == ["PICKLE_NOT_LOADED"]
 
 
 def test_code_in_the_folder_is_a_warning_because_it_is_never_run() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from bus.errors import ErrorCode, ModelForgeError
 from controller.loops import Faults, Wake, keep
+from observability.vitals import Loop
 
 
 async def test_a_poisoned_step_is_counted_and_the_loop_goes_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -25,13 +26,13 @@ async def test_a_poisoned_step_is_counted_and_the_loop_goes_on(caplog: pytest.Lo
         await asyncio.Event().wait()
 
     with caplog.at_level(logging.WARNING, "controller.loops"):
-        task = asyncio.create_task(keep("test", step, faults, first_pause_s=0.001))
+        task = asyncio.create_task(keep(Loop.SWEEP, step, faults, first_pause_s=0.001))
         async with asyncio.timeout(5):
             await done.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert faults.counts["test"] == 2
+    assert faults.counts[Loop.SWEEP] == 2
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
     assert caplog.records[0].exc_info is not None, "a defect is told with its traceback"
 
@@ -46,7 +47,7 @@ async def test_a_pause_is_cut_short_by_a_reconnect() -> None:
         failed.set()
         raise ModelForgeError(ErrorCode.NOT_CONNECTED, "no server")
 
-    task = asyncio.create_task(keep("test", step, Faults(), hurry=hurry, first_pause_s=1_000))
+    task = asyncio.create_task(keep(Loop.SWEEP, step, Faults(), hurry=hurry, first_pause_s=1_000))
     async with asyncio.timeout(5):
         await failed.wait()
         hurry.set()
