@@ -65,6 +65,7 @@ class FindingCode(StrEnum):
     QUANTIZED_WEIGHTS = "QUANTIZED_WEIGHTS"
     SEQUENCE_TOO_LONG = "SEQUENCE_TOO_LONG"
     EVIDENCE_INCOMPLETE = "EVIDENCE_INCOMPLETE"
+    PICKLE_NOT_LOADED = "PICKLE_NOT_LOADED"
 
 
 _C = FindingCode
@@ -119,6 +120,7 @@ REMEDIES: Final[dict[FindingCode, str]] = {
     _C.ADAPTER_WEIGHTS: "Merge the adapter into the full weights and remove adapter_config.json.",
     _C.QUANTIZED_WEIGHTS: "Use the unquantized model, or an adapter that declares this quantization.",
     _C.SEQUENCE_TOO_LONG: "Use a profile whose sequence length the model supports.",
+    _C.PICKLE_NOT_LOADED: "Convert the weights to Safetensors, then scan and assess the new set.",
     _C.EVIDENCE_INCOMPLETE: "Shrink the document if it matters, then scan again.",
 }
 

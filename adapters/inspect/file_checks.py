@@ -56,7 +56,7 @@ def tokenizer_findings(subject: Subject, folder: str) -> Iterator[Finding]:
 
 
 def weight_findings(subject: Subject, folders: tuple[str, ...]) -> Iterator[Finding]:
-    """No weight file is corrupt; each of `folders` holds Safetensors, complete by their index; pickle by approval."""
+    """No weight file is corrupt; each of `folders` holds Safetensors, complete by their index; never unapproved pickle."""
     for facts in subject.evidence.weights:
         if facts.problem is not None and facts.format != "unknown":
             yield finding(Code.WEIGHTS_CORRUPT, "blocker", f"{facts.path}: {facts.problem}", f"header of {facts.path}")
@@ -73,6 +73,10 @@ def _folder_findings(subject: Subject, folder: str) -> Iterator[Finding]:
     if pickles and good:
         message = f"not loaded: {shown(pickles)}"
         yield finding(Code.PICKLE_BESIDE_WEIGHTS, "warning", message, "manifest")
+    elif pickles and not _declares(subject, "pickle"):
+        # Before the question of an approval: no approval makes this adapter load them, so the probe could only fail.
+        message = f"{subject.profile.adapter} does not load pickle, approved or not: {shown(pickles)}"
+        yield finding(Code.PICKLE_NOT_LOADED, "blocker", message, "manifest")
     elif pickles and "pickle" in subject.approved:
         message = f"approved for this exact set: {shown(pickles)}"
         yield finding(Code.PICKLE_APPROVED, "warning", message, "approval for the purpose pickle")
@@ -82,6 +86,10 @@ def _folder_findings(subject: Subject, folder: str) -> Iterator[Finding]:
     elif not good:
         where = "the set's own folder" if folder == "." else folder
         yield finding(Code.NO_WEIGHTS, "blocker", f"no readable Safetensors weights in {where}", "manifest")
+
+
+def _declares(subject: Subject, format_: str) -> bool:
+    return subject.adapter is not None and format_ in subject.adapter.formats
 
 
 def _format_findings(subject: Subject) -> Iterator[Finding]:
