@@ -38,10 +38,12 @@ from bus.messages.gates import (
     ScanView,
 )
 from bus.states import JOB
+from bus.verbs import Rep, Req, Verb
 from modelforge import format as text
 from modelforge.cli.assess import findings_text
 from modelforge.cli.candidate import production
 from modelforge.cli.evidence_card import evidence_pairs
+from modelforge.cli.patience import AWAY, NOT_SENT, Patience, patiently
 from modelforge.cli.session import wait_until
 from modelforge.cli.watching import Marks, follow_probe
 
@@ -57,6 +59,8 @@ REASON: Final = "modelforge demo: the packaged MiniLM, for a probe on this machi
 SCAN_LIMIT_S: Final = 120.0
 PROBE_LIMIT_S: Final = 300.0
 CANCEL_LIMIT_S: Final = 2.0
+# Commands whose repeat is the same: by a request id, or because the same contents are the same record.
+_REPEATABLE: Final = frozenset({verbs.ARTIFACTS_SCAN.name, verbs.PROBES_QUEUE.name, verbs.PROFILES_CREATE.name})
 
 
 class DemoReport(Record, frozen=True, kw_only=True):
@@ -119,7 +123,7 @@ class Demo:
         probe = await self._gate(
             "Probe: load offline, answer, unload, in a child process", lambda: self._probe(assessment), _tell_probe
         )
-        log = await self._operator.call(verbs.PROBES_LOG, LogRequest(id=probe.id))
+        log = await self._call(verbs.PROBES_LOG, LogRequest(id=probe.id))
         candidate = await self._gate(
             "Candidate: what the passed probe became", lambda: self._candidate(probe), _tell_candidate
         )
@@ -141,9 +145,15 @@ class Demo:
         self._out.note(f"      {tell(result)}", "ok")
         return result
 
+    async def _call(self, verb: Verb[Req, Rep], request: Req) -> Rep:
+        """One verb, over a restart of the controller; what must not happen twice is repeated only if it was not sent."""
+        passing = AWAY if verb.effect == "query" or verb.name in _REPEATABLE else NOT_SENT
+        patience = Patience(self._out.spinner, passing=passing)
+        return await patiently(lambda: self._operator.call(verb, request), patience)
+
     async def _scan(self) -> ArtifactSet:
         request = ScanRequest(node=self._node, path=MODEL_FOLDER, request_id=uuid.uuid4().hex)
-        scan = await self._operator.call(verbs.ARTIFACTS_SCAN, request)
+        scan = await self._call(verbs.ARTIFACTS_SCAN, request)
 
         async def read() -> ScanView:
             return await self._operator.call(verbs.SCANS_SHOW, ById(id=scan.id))
@@ -162,14 +172,14 @@ class Demo:
             raise ModelForgeError.from_failure(ended.failure)
         if ended.set_digest is None:
             raise ModelForgeError(ErrorCode.INTERNAL, f"scan {scan.id} is {ended.state} without a set")
-        return await self._operator.call(verbs.ARTIFACTS_SHOW, ById(id=ended.set_digest))
+        return await self._call(verbs.ARTIFACTS_SHOW, ById(id=ended.set_digest))
 
     async def _profile(self) -> ProfileView:
-        return await self._operator.call(verbs.PROFILES_CREATE, ProfileRequest(profile=PROFILE))
+        return await self._call(verbs.PROFILES_CREATE, ProfileRequest(profile=PROFILE))
 
     async def _assess(self, found: ArtifactSet, profile: ProfileView) -> Assessment:
         request = AssessRequest(set_digest=found.digest, profile=profile.id, node=self._node)
-        made = await self._operator.call(verbs.ASSESSMENTS_CREATE, request)
+        made = await self._call(verbs.ASSESSMENTS_CREATE, request)
         if made.verdict == "blocked":
             message = f"assessment {made.id} found blockers: {findings_text(made)}"
             raise ModelForgeError(ErrorCode.ASSESSMENT_BLOCKED, message)
@@ -177,11 +187,11 @@ class Demo:
 
     async def _approve(self, found: ArtifactSet) -> Approval:
         request = ApproveRequest(set_digest=found.digest, purpose="lab_execution", reason=REASON)
-        return await self._operator.call(verbs.APPROVALS_ADD, request)
+        return await self._call(verbs.APPROVALS_ADD, request)
 
     async def _probe(self, assessment: Assessment) -> ProbeView:
         request = QueueProbeRequest(assessment_id=assessment.id, request_id=uuid.uuid4().hex)
-        queued = await self._operator.call(verbs.PROBES_QUEUE, request)
+        queued = await self._call(verbs.PROBES_QUEUE, request)
         marks = Marks()
 
         def tell(view: ProbeView) -> None:
@@ -211,7 +221,7 @@ class Demo:
         if probe.candidate_id is None:
             message = f"probe {probe.id} is {probe.state} and made no candidate"
             raise ModelForgeError(ErrorCode.HEALTHCHECK_FAILED, message)
-        return await self._operator.call(verbs.CANDIDATES_SHOW, ById(id=probe.candidate_id))
+        return await self._call(verbs.CANDIDATES_SHOW, ById(id=probe.candidate_id))
 
 
 def _tell_set(found: ArtifactSet) -> str:

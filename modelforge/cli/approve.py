@@ -88,7 +88,8 @@ def _confirm(exact: ArtifactSet, confirm: str | None) -> None:
 @click.pass_obj
 def list_(app: App, limit: int) -> None:
     """List the approvals, newest first."""
-    found = with_operator(app, lambda operator: operator.call(verbs.APPROVALS_LIST, Page(limit=limit))).approvals
+    reply = with_operator(app, lambda operator: operator.call(verbs.APPROVALS_LIST, Page(limit=limit)))
+    found = reply.approvals
 
     def rows() -> str:
         moment = now()
@@ -109,7 +110,7 @@ def list_(app: App, limit: int) -> None:
         )
 
     app.out.result("approvals", found, rows)
-    app.out.truncated(len(found), limit)
+    app.out.truncated(reply, len(found), limit)
 
 
 @approve.command(cls=Command)

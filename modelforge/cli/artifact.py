@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import rich_click as click
 
 from bus import verbs
-from bus.errors import CODES, ErrorCode, Exit, ModelForgeError
+from bus.errors import ErrorCode, ModelForgeError
 from bus.ids import now
 from bus.messages.api import ById, Page, ScanRequest
 from bus.states import JOB
@@ -110,7 +110,8 @@ def _scan_card(view: ScanView) -> str:
 @click.pass_obj
 def list_(app: App, limit: int) -> None:
     """List the known artifact sets, newest first."""
-    sets = with_operator(app, lambda operator: operator.call(verbs.ARTIFACTS_LIST, Page(limit=limit))).sets
+    reply = with_operator(app, lambda operator: operator.call(verbs.ARTIFACTS_LIST, Page(limit=limit)))
+    sets = reply.sets
 
     def rows() -> str:
         moment = now()
@@ -129,7 +130,7 @@ def list_(app: App, limit: int) -> None:
         )
 
     app.out.result("artifact-sets", sets, rows)
-    app.out.truncated(len(sets), limit)
+    app.out.truncated(reply, len(sets), limit)
 
 
 def _locations(one: ArtifactSet) -> str:
@@ -190,9 +191,3 @@ def require_digest_or_prefix(value: str) -> str:
     hint = "List the sets with `modelforge artifact list`."
     message = f"{value!r} names no set: a set is named by the hex digits of its digest"
     raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, message, hint=hint)
-
-
-def exit_of(code: str) -> int:
-    """The documented exit code of a failure's code; 1 for a code that this version does not know."""
-    known = {known.value: info.exit for known, info in CODES.items()}
-    return int(known.get(code, Exit.FAILED))

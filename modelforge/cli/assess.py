@@ -59,7 +59,8 @@ def create(app: App, set_: str, profile: str, node: str | None) -> int:
 @click.pass_obj
 def list_(app: App, limit: int) -> None:
     """List the assessments, newest first."""
-    found = with_operator(app, lambda operator: operator.call(verbs.ASSESSMENTS_LIST, Page(limit=limit))).assessments
+    reply = with_operator(app, lambda operator: operator.call(verbs.ASSESSMENTS_LIST, Page(limit=limit)))
+    found = reply.assessments
 
     def rows() -> str:
         moment = now()
@@ -82,7 +83,7 @@ def list_(app: App, limit: int) -> None:
         )
 
     app.out.result("assessments", found, rows)
-    app.out.truncated(len(found), limit)
+    app.out.truncated(reply, len(found), limit)
 
 
 def _number(one: Assessment, severity: str) -> int:

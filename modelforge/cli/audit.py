@@ -23,7 +23,8 @@ def audit() -> None:
 def list_(app: App, id_: str | None, limit: int) -> None:
     """List audit entries, newest first."""
     request = AuditRequest(id=id_, limit=limit)
-    entries = with_operator(app, lambda operator: operator.call(verbs.AUDIT_LIST, request)).entries
+    reply = with_operator(app, lambda operator: operator.call(verbs.AUDIT_LIST, request))
+    entries = reply.entries
     app.out.result(
         "audit",
         entries,
@@ -43,4 +44,4 @@ def list_(app: App, id_: str | None, limit: int) -> None:
             ],
         ),
     )
-    app.out.truncated(len(entries), limit)
+    app.out.truncated(reply, len(entries), limit)

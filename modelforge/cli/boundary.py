@@ -87,6 +87,14 @@ def _write_traceback(error: BaseException, arguments: Sequence[str]) -> Path | N
     return None
 
 
+def exit_of(code: str) -> int:
+    """The documented exit code of a failure's code; 1 for a code that this version does not know."""
+    from bus.errors import CODES, Exit  # noqa: PLC0415 -- only a failure needs the table
+
+    known = {known.value: info.exit for known, info in CODES.items()}
+    return int(known.get(code, Exit.FAILED))
+
+
 def describe(problem: ModelForgeError) -> dict[str, object]:
     """The data of the error envelope."""
     return {

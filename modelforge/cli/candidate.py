@@ -27,7 +27,8 @@ def candidate() -> None:
 @click.pass_obj
 def list_(app: App, limit: int) -> None:
     """List the candidates, newest first."""
-    found = with_operator(app, lambda operator: operator.call(verbs.CANDIDATES_LIST, Page(limit=limit))).candidates
+    reply = with_operator(app, lambda operator: operator.call(verbs.CANDIDATES_LIST, Page(limit=limit)))
+    found = reply.candidates
 
     def rows() -> str:
         moment = now()
@@ -50,7 +51,7 @@ def list_(app: App, limit: int) -> None:
         )
 
     app.out.result("candidates", found, rows)
-    app.out.truncated(len(found), limit)
+    app.out.truncated(reply, len(found), limit)
 
 
 @candidate.command(cls=Command)

@@ -82,6 +82,11 @@ class Progress:
             mark = _SPINNER[int(time.monotonic() * _SPIN_PER_S) % len(_SPINNER)]
             self._write(f"{_CLEAR_LINE}{mark} {self._line} {elapsed_s:.1f} s")
 
+    def aside(self, words: str) -> None:
+        """A line of its own, told also where no phase is; the running line goes on below it."""
+        self._write(f"{_CLEAR_LINE if self._animate else ''}{words}\n")
+        self.tick()
+
     def finish(self) -> None:
         """Leave the running line on the screen and go below it; a passing one is wiped away."""
         if self._animate and self._line:
@@ -142,7 +147,9 @@ class Output:
         for command in commands:
             self.note(f"next: {command}", "quiet")
 
-    def truncated(self, shown: int, limit: int) -> None:
-        """Say when a list may have been cut; truncation is never silent."""
-        if shown >= limit:
-            self.note(f"the newest {limit} are shown; --limit shows more", "quiet")
+    def truncated(self, reply: object, shown: int, limit: int) -> None:
+        """Say when a list was cut, by the limit that was asked for or by the controller's own bound."""
+        if not getattr(reply, "truncated", shown >= limit):
+            return
+        more = "; --limit shows more" if shown >= limit else "; this is as much as one answer holds"
+        self.note(f"the newest {shown} are shown{more}", "warn")

@@ -118,7 +118,8 @@ def show(app: App, id_: str) -> None:
 @click.pass_obj
 def list_(app: App, limit: int) -> None:
     """List the probes, newest first."""
-    probes = with_operator(app, lambda operator: operator.call(verbs.PROBES_LIST, Page(limit=limit))).probes
+    reply = with_operator(app, lambda operator: operator.call(verbs.PROBES_LIST, Page(limit=limit)))
+    probes = reply.probes
 
     def rows() -> str:
         moment = now()
@@ -140,7 +141,7 @@ def list_(app: App, limit: int) -> None:
         )
 
     app.out.result("probes", probes, rows)
-    app.out.truncated(len(probes), limit)
+    app.out.truncated(reply, len(probes), limit)
 
 
 def _result(one: ProbeView) -> str:

@@ -44,7 +44,7 @@ def profile() -> None:
 @click.option("--max-sequence-length", type=int, help="Tokens per input.  [256]")
 @click.option("--normalize/--no-normalize", default=None, help="Unit vectors or not.  [normalize]")
 @click.option("--threads", type=int, help="Threads of the child.  [1]")
-@click.option("--memory-limit-mib", type=int, help="Address space limit of the child.  [8192]")
+@click.option("--memory-limit-mib", type=int, help="Limit of the child's private memory (RLIMIT_DATA).  [8192]")
 @click.option("--reclaim-tolerance-mib", type=int, help="GPU memory that may stay above the baseline.  [64]")
 @click.option("--preparing-s", type=int, help="Budget of preparing.  [300]")
 @click.option("--loading-s", type=int, help="Budget of loading.  [300]")
@@ -113,7 +113,8 @@ def _refuse_unknown(fields: dict[str, Any], known: tuple[str, ...], what: str) -
 @click.pass_obj
 def list_(app: App, limit: int) -> None:
     """List the profiles, newest first."""
-    found = with_operator(app, lambda operator: operator.call(verbs.PROFILES_LIST, Page(limit=limit))).profiles
+    reply = with_operator(app, lambda operator: operator.call(verbs.PROFILES_LIST, Page(limit=limit)))
+    found = reply.profiles
 
     def rows() -> str:
         moment = now()
@@ -136,7 +137,7 @@ def list_(app: App, limit: int) -> None:
         )
 
     app.out.result("profiles", found, rows)
-    app.out.truncated(len(found), limit)
+    app.out.truncated(reply, len(found), limit)
 
 
 @profile.command(cls=Command)

@@ -11,6 +11,7 @@ from bus import subjects, verbs
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.api import Page
 from bus.operator import Operator
+from modelforge.cli.patience import LIMIT_S, Patience, patiently
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
@@ -72,28 +73,44 @@ async def wait_until(
 ) -> T:
     """Read a thing again at each of its events until `done`; the subscription stands before the first look.
 
+    A controller that is away for a while, as in a restart, does not end the wait.
+
     Raises:
-        ModelForgeError: WAIT_TIMEOUT when `timeout_s` is over; the work goes on.
+        ModelForgeError: WAIT_TIMEOUT when `timeout_s` is over (the work goes on), what `read` raises, or why the
+            controller has not answered for too long.
     """
+    patience = patience_for(progress, timeout_s)
+    end = None if timeout_s is None else time.monotonic() + timeout_s
     changed = asyncio.Event()
 
     async def wake(_: Msg) -> None:  # the client awaits its callbacks
         changed.set()
 
-    subscription = await operator.client.subscribe(subjects.event(entity, entity_id, ">"), wake)
-    end = None if timeout_s is None else time.monotonic() + timeout_s
+    subject = subjects.event(entity, entity_id, ">")
+    subscription = await patiently(lambda: operator.client.subscribe(subject, wake), patience)
     try:
         while True:
             changed.clear()
-            thing = await read()
-            if done(thing):
-                return thing
+            try:
+                thing = await read()
+            except ModelForgeError as error:
+                patience.bear(error)
+            else:
+                patience.answered()
+                if done(thing):
+                    return thing
             await _pause(changed, end, progress)
             if end is not None and time.monotonic() >= end:
                 message = f"{entity} {entity_id} has not ended after {timeout_s:g} s"
                 raise ModelForgeError(ErrorCode.WAIT_TIMEOUT, message, id=entity_id)
     finally:
-        await subscription.unsubscribe()
+        if operator.client.connected:
+            await subscription.unsubscribe()
+
+
+def patience_for(progress: Progress, timeout_s: float | None) -> Patience:
+    """As much patience as a wait of `timeout_s` has room for."""
+    return Patience(progress, limit_s=LIMIT_S if timeout_s is None else min(LIMIT_S, timeout_s))
 
 
 async def _pause(changed: asyncio.Event, end: float | None, progress: Progress) -> None:

@@ -12,8 +12,8 @@ from bus.messages.api import ById
 from bus.states import PROBE
 from modelforge import format as text
 from modelforge.cli import boundary
-from modelforge.cli.artifact import exit_of
-from modelforge.cli.session import wait_until
+from modelforge.cli.patience import patiently
+from modelforge.cli.session import patience_for, wait_until
 
 if TYPE_CHECKING:
     from bus.messages.evidence import PhaseMark
@@ -40,19 +40,14 @@ class Marks:
             return []
         self._told[probe.id] = key
         told = before[2] if before is not None else 0
-        lines = [_mark_line(probe, mark) for mark in probe.timeline[told:]]
-        last = probe.timeline[-1].state if probe.timeline else None
-        if probe.state != last:
-            lines.append(_state_line(probe))
-        return lines
+        return [_mark_line(probe, mark) for mark in probe.timeline[told:]]
 
 
 def _mark_line(probe: ProbeView, mark: PhaseMark) -> str:
-    return f"{text.moment(mark.at)}  {probe.id}  {mark.state:<14}  attempt {mark.attempt}"
-
-
-def _state_line(probe: ProbeView) -> str:
-    line = f"{text.moment(probe.state_at)}  {probe.id}  {probe.state:<14}  attempt {probe.attempt}"
+    """One state; the line of the probe's end also says what came of it."""
+    line = f"{text.moment(mark.at)}  {probe.id}  {mark.state:<14}  attempt {mark.attempt}"
+    if not PROBE.is_terminal(mark.state):
+        return line
     if probe.failure is not None:
         return f"{line}  {probe.failure.code}: {probe.failure.message}"
     return f"{line}  candidate {probe.candidate_id}" if probe.candidate_id else line
@@ -76,7 +71,7 @@ async def follow_probe(
     """Wait for a probe's end, naming each phase once; `changed` is told every new picture.
 
     Raises:
-        ModelForgeError: UNKNOWN_ID, WAIT_TIMEOUT.
+        ModelForgeError: UNKNOWN_ID, WAIT_TIMEOUT, or why the controller has not answered for too long.
     """
     last: list[ProbeView] = []
 
@@ -88,7 +83,10 @@ async def follow_probe(
             changed(view)
         return view
 
-    first = await operator.call(verbs.PROBES_SHOW, ById(id=probe_id))  # the id in full, for the subject
+    # The id in full, for the subject.
+    first = await patiently(
+        lambda: operator.call(verbs.PROBES_SHOW, ById(id=probe_id)), patience_for(progress, timeout_s)
+    )
     return await wait_until(
         operator,
         "probe",
@@ -134,4 +132,4 @@ def probe_exit(app: App, probe: ProbeView) -> int:
     if probe.failure is None:
         return Exit.OK if probe.state == "completed" else Exit.FAILED
     app.out.note(boundary.explain(ModelForgeError.from_failure(probe.failure)))
-    return exit_of(probe.failure.code)
+    return boundary.exit_of(probe.failure.code)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.cli import UpProcess, eventually, modelforge_here, wait_gone
+from tests.support.cli import COMMAND, UpProcess, clean_environment, eventually, modelforge_here, wait_gone
 
 LIMIT_S = 30.0
 
@@ -40,7 +42,39 @@ def test_a_killed_part_is_started_again_and_sigint_ends_all_cleanly(up: UpProces
     assert not (up.state / "run" / "endpoint.json").exists()
 
 
-@pytest.mark.req("B1")
+def test_a_wait_outlasts_the_controllers_death(up: UpProcess) -> None:
+    """The scan stands still with its agent, so that the command is surely waiting when the controller falls silent."""
+    config = up.state.parent / "impatient.toml"
+    config.write_text("[client]\ntimeout_s = 0.5\n")
+    model = Path(up.ready["artifact_root"]) / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    err = up.state.parent / "scan.err"
+    os.kill(up.pids()["agent"], signal.SIGSTOP)
+    with err.open("wb") as file:
+        scan = subprocess.Popen(
+            [*COMMAND, "artifact", "scan", "model", "--json"],
+            stdout=subprocess.PIPE,
+            stderr=file,
+            stdin=subprocess.DEVNULL,
+            env=clean_environment(up.state, {"MODELFORGE_CONFIG": str(config)}),
+        )
+    try:
+        eventually(lambda: "queued" in err.read_text(), "the scan is queued")
+        os.kill(up.pids()["controller"], signal.SIGSTOP)
+        eventually(lambda: "the controller does not answer" in err.read_text(), "the silence is told")
+        os.kill(up.pids()["controller"], signal.SIGKILL)
+        eventually(lambda: "controller started again" in up.err, "the controller is started again")
+        os.kill(up.pids()["agent"], signal.SIGCONT)
+        out, _ = scan.communicate(timeout=LIMIT_S)
+    finally:
+        scan.kill()
+        scan.communicate()
+    assert scan.returncode == 0, err.read_text()
+    assert json.loads(out)["data"]["set_digest"].startswith("sha256:")
+    assert err.read_text().count("does not answer") == 1
+
+
 def test_kill_9_of_up_leaves_no_orphan_and_the_next_up_starts(up: UpProcess, tmp_path: Path) -> None:
     up.process.kill()
     up.process.wait()

@@ -149,17 +149,38 @@ def test_the_probe_card_shows_failure_and_timeline() -> None:
 
 def test_each_state_is_told_once_and_none_is_lost() -> None:
     seen = Marks()
-    assert len(seen.news(probe())) == 1
-    assert seen.news(probe()) == []
-    late = probe(state=ProbeState.READY, attempt=1, timeline=marks("preparing", "loading", "healthchecking", "ready"))
+    queued = probe(timeline=marks("queued", attempt=0))
+    assert len(seen.news(queued)) == 1
+    assert seen.news(queued) == []
+    late = probe(
+        state=ProbeState.READY,
+        attempt=1,
+        timeline=queued.timeline + marks("preparing", "loading", "healthchecking", "ready"),
+    )
     assert [line.split()[2] for line in seen.news(late)] == ["preparing", "loading", "healthchecking", "ready"]
     assert seen.news(copy.deepcopy(late)) == []
-    ended = msgspec.structs.replace(
-        late, state=ProbeState.COMPLETED, timeline=late.timeline + marks("unloading"), candidate_id="cnd-0000000001"
+
+
+def test_the_last_line_says_what_came_of_the_probe() -> None:
+    """The ledger puts the end into the timeline too, so the result belongs to the end's own line."""
+    passed = probe(
+        state=ProbeState.COMPLETED,
+        attempt=1,
+        timeline=marks("unloading", "completed"),
+        candidate_id="cnd-0000000001",
     )
-    lines = seen.news(ended)
-    assert [line.split()[2] for line in lines] == ["unloading", "completed"]
-    assert lines[-1].endswith("candidate cnd-0000000001")
+    failed = probe(
+        id="prb-0000000002",
+        state=ProbeState.FAILED,
+        attempt=1,
+        timeline=marks("loading", "failed"),
+        failure=Failure(code="GPU_OOM", message="no room"),
+    )
+    for ended, words in ((passed, "candidate cnd-0000000001"), (failed, "GPU_OOM: no room")):
+        before, last = Marks().news(ended)
+        assert words not in before
+        assert last.split()[2] == ended.state
+        assert last.endswith(f"attempt 1  {words}")
 
 
 def test_a_second_attempt_is_told_again() -> None:

@@ -9,7 +9,7 @@ import pytest
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.gates import ArtifactSet
 from modelforge.cli import approve, assess, boundary, main
-from modelforge.cli.artifact import exit_of, require_digest_or_prefix
+from modelforge.cli.artifact import require_digest_or_prefix
 from modelforge.cli.command import App
 from modelforge.cli.output import Output
 
@@ -72,9 +72,9 @@ def test_nothing_but_the_first_digits_confirms_an_approval(typed: str | None, mo
 
 
 def test_exit_codes_of_failures_survive_an_unknown_code() -> None:
-    assert exit_of("ARTIFACT_CHANGED") == 5
-    assert exit_of("GPU_OOM") == 1
-    assert exit_of("A_CODE_OF_TOMORROW") == 1
+    assert boundary.exit_of("ARTIFACT_CHANGED") == 5
+    assert boundary.exit_of("GPU_OOM") == 1
+    assert boundary.exit_of("A_CODE_OF_TOMORROW") == 1
 
 
 def test_version_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,17 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import dataclass
 
 import pytest
 
+from bus.messages.api import Nodes
 from modelforge.cli.output import Output, Progress, render_json, wants_color
+
+
+@dataclass(frozen=True)
+class Bounded:
+    truncated: bool
 
 
 class Terminal(io.StringIO):
@@ -46,10 +53,25 @@ def test_json_is_one_document_and_lines_are_one_each(capsys: pytest.CaptureFixtu
 
 
 def test_a_cut_list_is_never_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    Output().truncated(3, 5)
+    nodes, bounded = Nodes(nodes=()), Bounded(truncated=True)
+    Output().truncated(nodes, 3, 5)
     assert capsys.readouterr().err == ""
-    Output().truncated(5, 5)
-    assert "--limit" in capsys.readouterr().err
+    Output().truncated(bounded, 5, 5)
+    assert capsys.readouterr().err == "the newest 5 are shown; --limit shows more\n"
+    Output().truncated(bounded, 3, 5)
+    assert capsys.readouterr().err == "the newest 3 are shown; this is as much as one answer holds\n"
+
+
+def test_an_aside_is_told_even_where_no_phase_is_and_leaves_the_running_line() -> None:
+    plain, terminal = io.StringIO(), Terminal()
+    for stream, animate in ((plain, False), (terminal, True)):
+        progress = Progress(stream, animate=animate, passing=True)
+        progress.phase("loading")
+        progress.aside("the controller is away")
+    assert plain.getvalue() == "the controller is away\n"
+    before, after = terminal.getvalue().split("the controller is away\n")
+    assert before.endswith("\x1b[2K")
+    assert "loading" in after
 
 
 def test_without_a_terminal_each_phase_is_one_plain_line() -> None:
