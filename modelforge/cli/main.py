@@ -24,7 +24,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "approve": Entry(f"{_CLI}.approve:approve", "Add, list and revoke approvals of exact sets."),
     "probe": Entry(f"{_CLI}.probe:probe", "Queue, watch, show and cancel probes."),
     "candidate": Entry(f"{_CLI}.candidate:candidate", "List and show deployment candidates."),
-    "node": Entry(f"{_CLI}.node:node", "List and show nodes."),
+    "node": Entry(f"{_CLI}.node:node", "List and show nodes; say which may be used."),
     "audit": Entry(f"{_CLI}.audit:audit", "Read the audit trail."),
     "config": Entry(f"{_CLI}.config:config", "Show every setting and where it comes from."),
     "version": Entry(f"{_CLI}.version:version", "Show the version."),

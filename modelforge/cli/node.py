@@ -1,25 +1,27 @@
-"""`modelforge node`: the machines that said hello."""
+"""`modelforge node`: the machines that said hello, and whether they may be used."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
 from bus import verbs
 from bus.ids import now
-from bus.messages.api import ById, Page
+from bus.messages.api import ById, NodeFlagsRequest, Page
 from modelforge import format as text
 from modelforge.cli.command import App, Command
 from modelforge.cli.session import with_operator
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bus.messages.inventory import HardwareFacts, NodeView
 
 
 @click.group()
 def node() -> None:
-    """List and show nodes."""
+    """List and show nodes; say which may be used."""
 
 
 @node.command("list", cls=Command)
@@ -27,7 +29,8 @@ def node() -> None:
 @click.pass_obj
 def list_(app: App, limit: int) -> None:
     """List the known nodes."""
-    nodes = with_operator(app, lambda operator: operator.call(verbs.NODES_LIST, Page(limit=limit))).nodes
+    reply = with_operator(app, lambda operator: operator.call(verbs.NODES_LIST, Page(limit=limit)))
+    nodes = reply.nodes
 
     def rows() -> str:
         moment = now()
@@ -47,7 +50,7 @@ def list_(app: App, limit: int) -> None:
         )
 
     app.out.result("nodes", nodes, rows)
-    app.out.truncated(len(nodes), limit)
+    app.out.truncated(reply, len(nodes), limit)
 
 
 def _gpus(hardware: HardwareFacts | None) -> str:
@@ -65,6 +68,40 @@ def show(app: App, name: str) -> None:
     """Show one node with its inventory."""
     found = with_operator(app, lambda operator: operator.call(verbs.NODES_SHOW, ById(id=name)))
     app.out.result("node", found, lambda: _card(found))
+
+
+def _flag_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What `enable` and `disable` take."""
+    options = (
+        click.argument("name"),
+        click.option("--lab/--no-lab", "lab", default=None, help="May it also run probes?  [as it was]"),
+        click.option("--reason", required=True, help="Why; it is kept and audited."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@node.command(cls=Command)
+@_flag_options
+@click.pass_obj
+def enable(app: App, name: str, lab: bool | None, reason: str) -> None:
+    """Let the node NAME be used; --lab and --no-lab say whether probes may run on it."""
+    _set_flags(app, NodeFlagsRequest(name=name, enabled=True, lab_eligible=lab, reason=reason))
+
+
+@node.command(cls=Command)
+@_flag_options
+@click.pass_obj
+def disable(app: App, name: str, lab: bool | None, reason: str) -> None:
+    """Keep new probes away from the node NAME; what runs there goes on, and can be cancelled."""
+    _set_flags(app, NodeFlagsRequest(name=name, enabled=False, lab_eligible=lab, reason=reason))
+
+
+def _set_flags(app: App, request: NodeFlagsRequest) -> None:
+    found = with_operator(app, lambda operator: operator.call(verbs.NODES_SET, request))
+    app.out.result("node", found, lambda: _card(found))
+    app.out.note("assessments and candidates of this node rest on this; each says whether it is stale now", "quiet")
 
 
 def _card(found: NodeView) -> str:

@@ -238,6 +238,32 @@ def test_a_wait_has_an_end(live: Live, assessment: dict[str, Any]) -> None:
     assert live.data("probe", "show", error["context"]["id"])["state"] in ("cancelled", "completed")
 
 
+@pytest.mark.req("A6")
+def test_a_disabled_node_is_not_probed_until_it_is_enabled_again(live: Live, assessment: dict[str, Any]) -> None:
+    """Each remedy's command, and the trail that it leaves."""
+    live.run("approve", "add", assessment["set_digest"], "--reason", "a test")
+    assess = ("assess", assessment["set_digest"], "--profile", "cpu-small", "--json")
+    for off, on, finding in (
+        (("disable", "local"), ("enable", "local"), "NODE_DISABLED"),
+        (("enable", "local", "--no-lab"), ("enable", "local", "--lab"), "NODE_NOT_LAB_ELIGIBLE"),
+    ):
+        found = live.data("node", *off, "--reason", "its fan is loud")
+        try:
+            assert (found["enabled"], found["lab_eligible"]) != (True, True)
+            blocked = live.run(*assess)
+            assert blocked.code == 1
+            assert finding in {one["code"] for one in blocked.data["findings"]}
+            failed(live.run("probe", "queue", assessment["id"], "--json"), "ASSESSMENT_STALE", 4)
+        finally:
+            found = live.data("node", *on, "--reason", "mended")
+        assert (found["enabled"], found["lab_eligible"]) == (True, True)
+        assert live.run(*assess).code == 0
+    reasons = [entry["detail"].get("reason") for entry in live.data("audit", "list", "--id", "local")]
+    assert [reason for reason in reasons if reason] == ["mended", "its fan is loud"] * 2
+    failed(live.run("node", "disable", "elsewhere", "--reason", "r", "--json"), "NODE_UNKNOWN", 5)
+    assert live.run("node", "disable", "local").code == 2
+
+
 def test_a_profile_is_immutable(live: Live, assessment: dict[str, Any], tmp_path: Path) -> None:
     assert assessment["profile_name"] == "cpu-small"
     failed(live.run("profile", "create", "cpu-small", "--threads", "2", "--json"), "PROFILE_CONFLICT", 4)

@@ -45,7 +45,6 @@ def modules_after(*arguments: str) -> tuple[int, set[str], str]:
     return code, set(modules), done.stdout
 
 
-@pytest.mark.req("D5")
 def test_help_imports_nothing_heavy() -> None:
     code, modules, out = modules_after("--help")
     assert code == 0
@@ -88,4 +87,5 @@ def test_completion_knows_commands_subcommands_and_options() -> None:
     assert {"queue", "watch", "show", "list", "cancel", "log"} == {
         item.value for item in complete.get_completions(["probe"], "")
     }
+    assert {"enable", "disable", "show", "list"} == {item.value for item in complete.get_completions(["node"], "")}
     assert "--wait" in {item.value for item in complete.get_completions(["probe", "queue"], "--w")}
