@@ -50,16 +50,27 @@ class Check(Record, frozen=True, kw_only=True):
     fix: str = ""
 
 
-def local_checks(state: Path, config: Path | None) -> Iterator[Check]:
-    """Everything that can be said without a running stack."""
+def local_checks(state: Path, config: Path | None, *, runs_here: bool = True) -> Iterator[Check]:
+    """Everything that can be said without a running stack.
+
+    Args:
+        state: the state folder.
+        config: the configuration file in use.
+        runs_here: is the stack to run on this machine? A machine that only dials another one needs neither server nor
+            disk nor barrier, so what they lack is a warning there.
+    """
     yield _guarded("configuration", lambda: check_configuration(state, config))
     yield _guarded("state folder", lambda: check_state(state))
-    yield _guarded("free disk", lambda: check_disk(state))
-    yield _guarded("nats-server", check_binary)
     for extra, names in PACKAGES.items():
         yield _guarded("packages", lambda extra=extra, names=names: check_packages(extra, names))  # type: ignore[misc]
     yield _guarded("gpu", check_gpu)
-    yield _guarded("isolation", check_isolation)
+    for name, check in (
+        ("free disk", lambda: check_disk(state)),
+        ("nats-server", check_binary),
+        ("isolation", check_isolation),
+    ):
+        found = _guarded(name, check)
+        yield found if runs_here or found.level != "fail" else _softened(found)
 
 
 def _guarded(name: str, check: Callable[[], Check]) -> Check:
@@ -70,6 +81,11 @@ def _guarded(name: str, check: Callable[[], Check]) -> Check:
         return Check(name=name, level="fail", detail=f"{error.code}: {error.message}", fix=error.hint)
     except Exception as error:  # noqa: BLE001 -- reported as this check's finding
         return Check(name=name, level="fail", detail=f"the check itself failed: {type(error).__name__}: {error}")
+
+
+def _softened(check: Check) -> Check:
+    detail = f"{check.detail}; needed only to run the stack here"
+    return msgspec.structs.replace(check, level="warn", detail=detail)
 
 
 def check_configuration(state: Path, config: Path | None) -> Check:

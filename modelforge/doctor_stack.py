@@ -111,7 +111,9 @@ def check_node(node: NodeView) -> Check:
             fix=f"start the agent of {node.name}",
         )
     if node.inventory is None:
-        return Check(name=name, level="fail", detail="online without an inventory", fix=f"modelforge node show {name}")
+        return Check(
+            name=name, level="fail", detail="online without an inventory", fix=f"modelforge node show {node.name}"
+        )
     adapters = node.inventory.environment.adapters
     executable = [one.name for one in adapters if one.executable]
     slots = f"{len(node.inventory.active)} of {node.inventory.slots} slots in use"

@@ -26,12 +26,22 @@ def doctor(app: App) -> int:
 
     Exit 1 when a check fails.
     """
-    checks = [*local_checks(app.state, app.config), *_stack_checks(app)]
+    checks = [*local_checks(app.state, app.config, runs_here=_runs_here(app)), *_stack_checks(app)]
     app.out.result("doctor", checks, lambda: "\n".join(_line(app, check) for check in checks))
     failed = [check for check in checks if check.level == "fail"]
     warned = sum(check.level == "warn" for check in checks)
     app.out.note(f"{text.count(len(checks), 'check')}: {len(failed)} failed, {warned} with a warning")
     return Exit.FAILED if failed else Exit.OK
+
+
+def _runs_here(app: App) -> bool:
+    """Is the stack ours to run? Not where file, variable or flag name a server to dial."""
+    from bus.settings import ClientSettings, load  # noqa: PLC0415 -- as for every command, not for --help
+
+    try:
+        return not load(ClientSettings, "client", file=app.config, flags=app.flags).value.url
+    except ModelForgeError:  # the check of the configuration tells it
+        return True
 
 
 def _stack_checks(app: App) -> list[Check]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from bus.messages.api import Status
 from bus.messages.inventory import NodeView
 from bus.settings import ClientSettings
 from modelforge import doctor, doctor_stack
+from modelforge.cli.command import App
+from modelforge.cli.doctor import _runs_here
+from modelforge.cli.output import Output
 
 
 def status(**changes: Any) -> Status:
@@ -86,6 +90,38 @@ def test_a_node_that_cannot_work_is_named(liveness: Any, level: str) -> None:
     check = doctor_stack.check_node(NodeView(name="local", enabled=True, lab_eligible=True, liveness=liveness))
     assert check.level == level
     assert check.fix
+
+
+def test_an_online_node_without_inventory_is_looked_at_by_its_name() -> None:
+    check = doctor_stack.check_node(NodeView(name="local", enabled=True, lab_eligible=True, liveness="online"))
+    assert check.fix == "modelforge node show local"
+
+
+@pytest.mark.parametrize(("runs_here", "level"), [(True, "fail"), (False, "warn")])
+def test_where_nothing_is_to_run_the_lack_of_server_and_disk_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs_here: bool, level: str
+) -> None:
+    """The operator's image has no server and a small tmpfs; its doctor could never end well."""
+
+    def lacking(*_: object) -> doctor.Check:
+        raise ModelForgeError(ErrorCode.DEPENDENCY_MISSING, "not here")
+
+    for name in ("check_disk", "check_binary", "check_isolation"):
+        monkeypatch.setattr(doctor, name, lacking)
+    found = {check.name: check.level for check in doctor.local_checks(tmp_path, None, runs_here=runs_here)}
+    assert {found[name] for name in ("free disk", "nats-server", "isolation")} == {level}
+    assert found["state folder"] == "ok"
+
+
+def test_a_named_server_means_that_the_stack_runs_elsewhere(tmp_path: Path) -> None:
+    file = tmp_path / "operator.toml"
+    file.write_text('[client]\nurl = "nats://nats:4222"\n')
+    own = App(out=Output(), state=tmp_path, named_state=False, config=None)
+    assert _runs_here(own)
+    assert not _runs_here(replace(own, config=file))
+    assert not _runs_here(replace(own, flags={"url": "nats://h:1"}))
+    file.write_text("[client")
+    assert _runs_here(replace(own, config=file))
 
 
 def test_a_key_that_others_can_read_is_a_warning(tmp_path: Path) -> None:
