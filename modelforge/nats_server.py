@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import shutil
 import signal
 import socket
@@ -18,6 +16,7 @@ from typing import Final
 from bus.accounts import MAX_PAYLOAD_BYTES, NodeKey, UserKey, render_accounts
 from bus.errors import ErrorCode, ModelForgeError
 from modelforge.lifeline import parent_death_signal
+from modelforge.state import write_private
 
 HOST: Final = "127.0.0.1"
 START_LIMIT_S: Final = 15.0
@@ -90,8 +89,9 @@ class EmbeddedServer:
         """Start the server and return when it accepts connections and JetStream has recovered its store.
 
         Raises:
-            ModelForgeError: DEPENDENCY_MISSING, PORT_IN_USE, or SERVER_START_FAILED naming the log.
-            OSError: when the folder cannot be written.
+            ModelForgeError: DEPENDENCY_MISSING, PORT_IN_USE, STORE_UNAVAILABLE when the configuration cannot be
+                written, or SERVER_START_FAILED naming the log.
+            OSError: when the folder cannot be made.
         """
         if self.pid is not None:
             return
@@ -102,7 +102,7 @@ class EmbeddedServer:
         ports.mkdir(mode=0o700, parents=True, exist_ok=True)
         for stale in ports.glob("*.ports"):
             stale.unlink()
-        _write_private(self.config_path, self._render())
+        write_private(self.config_path, self._render())
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [str(binary), "-c", str(self.config_path)],
@@ -126,13 +126,13 @@ class EmbeddedServer:
         """Put other accounts into force without disturbing the connections that stay.
 
         Raises:
-            ModelForgeError: INVALID_ARGUMENT for bad names or keys; SERVER_START_FAILED when the server refuses the
+            ModelForgeError: INVALID_ARGUMENT for bad names or keys; STORE_UNAVAILABLE; SERVER_START_FAILED when the server refuses the
                 new configuration (the old one stays) or does not run.
         """
         accounts, before = render_accounts(users, nodes), self._accounts
         draft = self.config_path.with_suffix(".draft")
         self._accounts = accounts
-        _write_private(draft, self._render())
+        write_private(draft, self._render())
         checked = subprocess.run(
             [str(find_binary()), "-t", "-c", str(draft)], capture_output=True, timeout=CHECK_LIMIT_S, check=False
         )
@@ -227,14 +227,6 @@ class EmbeddedServer:
 
 def _quote(path: Path) -> str:
     return json.dumps(str(path), ensure_ascii=False)
-
-
-def _write_private(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    draft.replace(path)
 
 
 def _read_from(path: Path, offset: int) -> bytes:
