@@ -9,9 +9,7 @@ from adapters.inspect import memory, node_checks, sentence_transformers
 from adapters.inspect.codes import FindingCode as Code
 from adapters.inspect.codes import finding
 from adapters.inspect.subject import Inspection, Subject
-
-# The test double of the adapters room; a node declares it only when its tests ask for it.
-TEST_DOUBLE: Final = "faulty"
+from adapters.names import TEST_DOUBLE
 
 
 def inspect(subject: Subject) -> Inspection:
