@@ -54,6 +54,11 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
+def log_ref(node: str, probe_id: str, attempt: int) -> str:
+    """The reference of one attempt's log: `runtime-worker://<node>/<probe>/attempt/<n>` (spec P12)."""
+    return f"runtime-worker://{node}/{probe_id}/attempt/{attempt}"
+
+
 def now() -> datetime:
     """The present moment, UTC, in whole microseconds (what RFC 3339 and SQLite text keep)."""
     return datetime.now(UTC)

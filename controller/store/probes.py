@@ -90,7 +90,7 @@ def insert(
 
 def log_ref(node: str, probe_id: str, attempt: int) -> str | None:
     """The reference of an attempt's log; `None` before the first claim (spec P12)."""
-    return f"runtime-worker://{node}/{probe_id}/attempt/{attempt}" if attempt > 0 else None
+    return ids.log_ref(node, probe_id, attempt) if attempt > 0 else None
 
 
 def _view(row: Row, *, with_evidence: bool) -> ProbeView:
