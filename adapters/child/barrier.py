@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,9 @@ from bus.messages.evidence import Layer
 NETWORK_NAMESPACE: Final = "network_namespace"
 SECCOMP_SOCKETS: Final = "seccomp_sockets"
 SECCOMP_PROCESSES: Final = "seccomp_processes"
+# What keeps the network away, whoever asks for it.
+EGRESS: Final = (NETWORK_NAMESPACE, SECCOMP_SOCKETS)
+IMPORT_BARRIER: Final = "import_barrier"
 NONE: Final = "none"
 _NAMESPACE: Final = Path("/proc/self/ns/net")
 _SELF: Final = Path("/proc/self")
@@ -85,10 +89,26 @@ def install_filter(*, processes: bool) -> tuple[Layer, ...]:
     )
 
 
+def imported_behind(layers: Sequence[Layer]) -> Layer:
+    """What stands while a fresh interpreter imports its libraries: all that stands now."""
+    active = any(layer.active for layer in layers if layer.name in EGRESS)
+    return Layer(
+        name=IMPORT_BARRIER, active=active, detail="the libraries are imported behind the layers of this child"
+    )
+
+
+def imported_here(sockets: Layer) -> Layer:
+    """What stood while a template imported: the guard and its own filter, if that holds; it may start processes."""
+    detail = (
+        f"the libraries were imported in a template that may fork, without a namespace; its filter: {sockets.detail}"
+    )
+    return Layer(name=IMPORT_BARRIER, active=sockets.active, detail=detail)
+
+
 def summarise(pid: int, layers: tuple[Layer, ...]) -> Isolated:
     """The frame that tells the parent what stands."""
     active = {layer.name for layer in layers if layer.active}
-    egress = [name for name in (NETWORK_NAMESPACE, SECCOMP_SOCKETS) if name in active]
+    egress = [name for name in EGRESS if name in active]
     return Isolated(
         pid=pid,
         layers=layers,

@@ -43,10 +43,17 @@ EXIT_PARENT_GONE: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inherited:
-    """What a forked child has from its template: the guard, and what the template's first environment was wrong in."""
+    """What a forked child has from its template.
+
+    Attributes:
+        watch: the guard.
+        environment_faults: what the template's first environment was wrong in.
+        import_barrier: what stood while the template imported the libraries.
+    """
 
     watch: guard.Guard
     environment_faults: tuple[str, ...]
+    import_barrier: Layer
 
 
 class Session:
@@ -190,6 +197,7 @@ def isolate(channel: Channel, options: ChildOptions, inherited: Inherited | None
     layers.extend(barrier.install_filter(processes=True))
     watch, layer = _put_guard(channel, inherited)
     layers.append(layer)
+    layers.append(barrier.imported_behind(layers) if inherited is None else inherited.import_barrier)
     return barrier.summarise(os.getpid(), tuple(layers)), watch
 
 

@@ -139,7 +139,7 @@ def serve_forks(descriptor: int, options: TemplateOptions) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     faults = tuple(foreign_names(os.environ))
     watch = guard.install(_log_attempt, processes=False)
-    barrier.install_filter(processes=False)
+    (sockets,) = barrier.install_filter(processes=False)
     begin = time.perf_counter()
     failed = _import(options) or unclean(watch)
     if failed is not None:
@@ -148,7 +148,8 @@ def serve_forks(descriptor: int, options: TemplateOptions) -> int:
     gc.collect()
     gc.freeze()  # a collection in a child would touch, and so copy, every page of the libraries
     _send(control, TemplateReady(pid=os.getpid(), import_ms=(time.perf_counter() - begin) * 1_000))
-    return Template(control, child.Inherited(watch=watch, environment_faults=faults)).run()
+    inherited = child.Inherited(watch=watch, environment_faults=faults, import_barrier=barrier.imported_here(sockets))
+    return Template(control, inherited).run()
 
 
 def _import(options: TemplateOptions) -> TemplateFailed | None:

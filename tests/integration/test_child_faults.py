@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,7 @@ async def test_a_good_child_ends_by_itself(factory: ChildFactory, tmp_path: Path
         "seccomp_sockets",
         "seccomp_processes",
         "audit_guard",
+        "import_barrier",
     }
     assert {name for name, layer in layers.items() if layer.active} >= expected
     assert isolated.containment == "seccomp_processes"
@@ -270,6 +272,36 @@ async def test_where_forking_is_not_safe_a_fresh_interpreter_is_started_and_that
     assert story.child.start_method == "fresh"
     assert story.child.fallback_reason == "the libraries started 3 threads while they were imported"
     await own.close()
+
+
+BLIND = """
+import os, sys
+from adapters.child import seccomp
+real = seccomp.install
+def install(*, processes):
+    if not processes:
+        raise OSError(38, "this kernel has no filter")
+    real(processes=processes)
+seccomp.install = install
+from adapters.child.__main__ import main
+os._exit(main(sys.argv[4:]))
+"""
+
+
+@pytest.mark.req("P11")
+async def test_libraries_that_were_imported_without_a_filter_are_said_to_be(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    (tmp_path / "blind.py").write_text(BLIND)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -P {tmp_path}/blind.py "$@"\n')
+    python.chmod(0o755)
+    own = ChildFactory(WorkerSettings(test_double=True), python=str(python))
+    story = await run(own, tmp_path, "template")
+    await own.close()
+    assert story.kinds[-1] == "Unloaded"
+    layers = {layer.name: layer for layer in story.one(Isolated).layers}
+    assert not layers["import_barrier"].active
+    assert "this kernel has no filter" in layers["import_barrier"].detail
+    assert layers["seccomp_sockets"].active
 
 
 async def test_an_idle_template_ends_and_a_wanted_one_comes_back(tmp_path: Path) -> None:

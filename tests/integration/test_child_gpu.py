@@ -79,7 +79,6 @@ async def test_a_leak_is_not_reclaimed(card: FakeNvml, factory: ChildFactory, tm
 
 
 @pytest.mark.req("P8")
-@pytest.mark.req("S6")
 async def test_a_stranger_that_grew_makes_it_inconclusive(
     card: FakeNvml, factory: ChildFactory, tmp_path: Path
 ) -> None:
