@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -188,6 +189,53 @@ async def test_a_damaged_folder_is_a_typed_failure_without_foreign_text(
     assert story.violations == []
     assert story.status is not None
     assert story.status.text == "exit 1"
+
+
+def config_class(model: Path) -> None:
+    set_config(model, auto_map={"AutoConfig": "own.OwnConfig"})
+
+
+def model_class(model: Path) -> None:
+    set_config(model, auto_map={"AutoModel": "own.OwnModel"})
+
+
+def unknown_type(model: Path) -> None:
+    set_config(model, model_type="strange", auto_map={"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"})
+
+
+def own_module(model: Path) -> None:
+    modules = json.loads((model / "modules.json").read_text())
+    modules[1]["type"] = "own.OwnPooling"
+    (model / "modules.json").write_text(json.dumps(modules))
+
+
+def set_config(model: Path, **fields: object) -> None:
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, **fields}))
+
+
+@pytest.mark.req("P11")
+@pytest.mark.parametrize("names", [config_class, model_class, unknown_type, own_module])
+async def test_code_that_lies_in_the_models_folder_is_never_run(
+    factory: ChildFactory, model: Path, tmp_path: Path, names: Callable[[Path], None]
+) -> None:
+    """No download is needed for it: the guard, the barrier and the offline variables see nothing of it."""
+    marker = tmp_path / "it-ran"
+    (model / "own.py").write_text(
+        f"import pathlib; pathlib.Path({str(marker)!r}).touch()\n"
+        "import torch\n"
+        "from transformers import BertConfig as OwnConfig, BertModel as OwnModel\n"
+        "class OwnPooling(torch.nn.Module): pass\n"
+    )
+    names(model)
+    story = await run(factory, model, tmp_path)
+    assert not marker.exists()
+    assert story.violations == []
+    # A class that the library knows itself is taken instead; what it does not know is refused.
+    known = names in {config_class, model_class}
+    assert story.kinds[-1] == ("Unloaded" if known else "ChildFailed")
+    if not known:
+        assert (story.failure.code, story.failure.stage) == ("MODEL_LOAD_FAILED", "load")
 
 
 @pytest.mark.req("P14")

@@ -6,6 +6,7 @@ import math
 import pytest
 
 from adapters import payloads
+from bus import proof
 from bus.codec import decode, encode
 from bus.messages.evidence import Output
 
@@ -13,7 +14,7 @@ from bus.messages.evidence import Output
 @pytest.mark.req("P2")
 def test_the_sole_input_is_the_specified_one() -> None:
     digest = hashlib.sha256(b"ModelForge runtime compatibility probe").hexdigest()
-    assert digest == payloads.EMBEDDING_INPUT_SHA256
+    assert digest == payloads.EMBEDDING_INPUT_SHA256 == proof.EMBEDDING_INPUT_SHA256
 
 
 @pytest.mark.req("P2")
