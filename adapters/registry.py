@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Final
 
+from adapters import names
 from adapters.base import RuntimeAdapter
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.gates import AdapterFacts, RuntimeEnvironment
 
-TEST_DOUBLE: Final = "faulty"
+TEST_DOUBLE: Final = names.TEST_DOUBLE
 _NO_EXECUTABLE_PART: Final = "static inspection only: this version has no executable adapter"
 # The packages whose versions are a part of an environment's identity.
 _PACKAGES: Final = (
@@ -126,6 +127,17 @@ def make(name: str, *, test_double: bool = False) -> RuntimeAdapter:
     module, _, attribute = target.partition(":")
     made: RuntimeAdapter = getattr(importlib.import_module(module), attribute)()
     return made
+
+
+def worth_warming(*, test_double: bool = False) -> tuple[str, ...]:
+    """The adapters whose libraries may be imported ahead of a probe: executable here, with something to import.
+
+    A node that offers the test double is a test's: it warms the double alone.
+    """
+    wanted = {TEST_DOUBLE} if test_double else {entry.name for entry in _ENTRIES if entry.preload}
+    return tuple(
+        facts.name for facts in adapter_facts(test_double=test_double) if facts.executable and facts.name in wanted
+    )
 
 
 def adapter_facts(*, test_double: bool = False) -> tuple[AdapterFacts, ...]:

@@ -89,8 +89,12 @@ class Agent:
             if reason.done() and not reason.cancelled():
                 reason.result()
 
-    async def _say_hello(self) -> HelloReply:
+    async def _say_hello(self, *, at_once: bool = False) -> HelloReply:
         """Ask for admission until the controller answers.
+
+        Args:
+            at_once: say what is known instead of reading the machine anew. Whoever asks for a proof of life waits two
+                seconds, and a driver in trouble takes longer to name its cards.
 
         Raises:
             ModelForgeError: what it answered, when that will not change.
@@ -98,7 +102,8 @@ class Agent:
         backoff = Backoff(0.2, 3.0)
         while True:
             try:
-                request = HelloRequest(inventory=await self._inventory.take())
+                known = self._inventory.known() if at_once else None
+                request = HelloRequest(inventory=known or await self._inventory.take())
                 return await self._api.call(verbs.HELLO, request, timeout_s=HELLO_TIMEOUT_S)
             except ModelForgeError as error:
                 if not is_transient(error):
@@ -109,10 +114,12 @@ class Agent:
 
     async def _hello_again(self) -> None:
         try:
-            await self._say_hello()
+            await self._say_hello(at_once=True)
         except ModelForgeError as error:
             _log.warning("hello was refused: %s", error)
             self._learn(error)
+        except Exception:  # noqa: BLE001 -- logged whole; the next question is another chance
+            _log.exception("a defect of the agent: it could not say hello again")
 
     def _prove(self) -> None:
         """Say hello again, without holding up whoever asked for it; one at a time is enough."""

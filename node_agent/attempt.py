@@ -49,9 +49,20 @@ def _result(task: asyncio.Future[T]) -> T:
     except ModelForgeError:
         raise
     except Exception as error:
-        _log.exception("a defect of the agent ended an attempt")
-        message = f"the agent failed with {type(error).__name__}; its own log says where"
-        raise ModelForgeError(ErrorCode.NODE_FAULT, message) from error
+        raise fault_of(error) from error
+
+
+def fault_of(error: Exception) -> ModelForgeError:
+    """`error` as it is reported: itself when it is typed, else NODE_FAULT.
+
+    A foreign exception is logged whole and reported by its class, or by the kernel's words, only: its own text may
+    hold a place of this machine.
+    """
+    if isinstance(error, ModelForgeError):
+        return error
+    _log.error("a fault of the node ended an attempt", exc_info=error)
+    what = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+    return ModelForgeError(ErrorCode.NODE_FAULT, f"the agent failed with {what!r}; its own log says where")
 
 
 async def in_thread(watch: Watch, call: Callable[[], T]) -> T:

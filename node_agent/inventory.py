@@ -38,16 +38,17 @@ class CachedEnvironment:
 
     def __init__(self, read: Callable[[], RuntimeEnvironment]) -> None:
         self._read = read
-        self._stamp: tuple[int, ...] = ()
-        self._last: RuntimeEnvironment | None = None
+        # One value, not two: threads ask at the same time, and an old environment must not get a new stamp.
+        self._known: tuple[tuple[int, ...], RuntimeEnvironment] | None = None
 
     def __call__(self) -> RuntimeEnvironment:
         """The environment as it is now."""
         # Every installer adds or removes an entry of the folder, so the folder's own time changes.
         stamp = tuple(_changed_ns(Path(folder)) for folder in sys.path)
-        if self._last is None or stamp != self._stamp:
-            self._last, self._stamp = self._read(), stamp
-        return self._last
+        known = self._known
+        if known is None or stamp != known[0]:
+            known = self._known = (stamp, self._read())
+        return known[1]
 
 
 class Inventory:
@@ -75,10 +76,18 @@ class Inventory:
         self._gpus = gpus
         self._started_at = now()
         self._sequence = 0
+        self._known: tuple[RuntimeEnvironment, HardwareFacts] | None = None
 
     async def take(self) -> NodeInventory:
         """The picture of this moment, with the next sequence number."""
-        environment, hardware = await asyncio.to_thread(self._facts)
+        self._known = await asyncio.to_thread(self._facts)
+        return self._picture(*self._known)
+
+    def known(self) -> NodeInventory | None:
+        """The picture with the facts that were read last, without reading them anew; `None` before the first `take`."""
+        return self._picture(*self._known) if self._known is not None else None
+
+    def _picture(self, environment: RuntimeEnvironment, hardware: HardwareFacts) -> NodeInventory:
         self._sequence += 1
         return NodeInventory(
             node=self._boot.node,
@@ -95,26 +104,32 @@ class Inventory:
         )
 
     async def publish_for_ever(self, client: BusClient, interval_s: float) -> None:
-        """Publish now, then on every change and at least every `interval_s`; a bus in trouble only costs a picture."""
+        """Publish now, then on every change and at least every `interval_s`; whatever goes wrong only costs a picture."""
         well = True
         while True:
             self.changed.clear()
-            picture = encode(await self.take())
             try:
-                await client.publish_stored(
-                    subjects.inventory(self._boot.node),
-                    picture,
-                    stream=subjects.INVENTORY_STREAM,
-                    timeout_s=PUBLISH_TIMEOUT_S,
-                )
+                await self._publish(client)
             except ModelForgeError as error:
                 if well:
                     _log.warning("the inventory was not stored: %s", error)
+                well = False
+            except Exception:  # noqa: BLE001 -- logged whole; an undescribed machine must not cost the probes on it
+                if well:
+                    _log.exception("a defect of the agent: no inventory could be taken")
                 well = False
             else:
                 well = True
             await asyncio.sleep(MIN_INTERVAL_S)
             await happened(self.changed, interval_s - MIN_INTERVAL_S)
+
+    async def _publish(self, client: BusClient) -> None:
+        await client.publish_stored(
+            subjects.inventory(self._boot.node),
+            encode(await self.take()),
+            stream=subjects.INVENTORY_STREAM,
+            timeout_s=PUBLISH_TIMEOUT_S,
+        )
 
     def _facts(self) -> tuple[RuntimeEnvironment, HardwareFacts]:
         return self._environment(), hardware_facts(self._gpus())

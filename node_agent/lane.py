@@ -14,9 +14,11 @@ from bus.errors import ErrorCode, ModelForgeError
 from bus.lease_puller import ConsumerGone, Delivered, LeasePuller
 from bus.messages.api import RefuseRequest
 from bus.messages.jobs import AnyJob, ProbeJob, ScanJob
+from node_agent.attempt import fault_of
 from node_agent.claims import Claims, Lease
 from node_agent.controller_api import ControllerApi
-from node_agent.reporter import Reporter
+from node_agent.last_words import without_evidence
+from node_agent.reporter import Reporter, report_until_s
 from node_agent.waiting import Backoff, is_transient
 
 PULL_WAIT_S: Final = 30.0
@@ -48,6 +50,7 @@ class WorkLane:
     Attributes:
         learn: told of every refusal of the controller, because it may be about this process itself.
         changed: called when a job begins or ends.
+        scan_claimed: called when a scan was claimed; it returns at once and raises nothing.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class WorkLane:
     ) -> None:
         self.learn: Callable[[ModelForgeError], None] = lambda _: None
         self.changed: Callable[[], None] = lambda: None
+        self.scan_claimed: Callable[[], None] = lambda: None
         self._client = client
         self._api = api
         self._boot = api.boot
@@ -84,6 +88,9 @@ class WorkLane:
             except (ConsumerGone, ModelForgeError) as error:
                 pause_s = backoff.next_s()
                 _log.warning("no jobs can be pulled, trying again in %.1f s: %s", pause_s, error)
+            except Exception:  # noqa: BLE001 -- logged whole; the jobs that run now are worth more than this pull
+                pause_s = backoff.next_s()
+                _log.exception("a defect of the agent: no jobs can be pulled, trying again in %.1f s", pause_s)
             if delivered is None:
                 free.release()
                 await asyncio.sleep(pause_s)
@@ -145,17 +152,37 @@ class WorkLane:
             if lease.older is not None:
                 await lease.older.done.wait()
             async with Reporter(self._client, lease, self._boot) as reporter:
-                match job:
-                    case ScanJob():
-                        await self._scans.run(job, lease, reporter)
-                    case ProbeJob():
-                        await self._probes.run(job, lease, reporter)
+                await self._run(job, lease, reporter)
         except ModelForgeError as error:
             await self._left(lease, error)
         finally:
             keeper.cancel()
             self._claims.drop(lease)
             self.changed()
+
+    async def _run(self, job: AnyJob, lease: Lease, reporter: Reporter) -> None:
+        """Let the runner do the work; what it fails with ends this job, typed, and nothing else.
+
+        Raises:
+            ModelForgeError: why the lease was over.
+        """
+        try:
+            match job:
+                case ScanJob():
+                    self.scan_claimed()
+                    await self._scans.run(job, lease, reporter)
+                case ProbeJob():
+                    await self._probes.run(job, lease, reporter)
+        except Exception as error:
+            if error is lease.end:
+                raise
+            failure = fault_of(error)
+            if lease.end is not None:
+                raise lease.end from error
+            # Silence would burn every attempt that is left, and end as ATTEMPTS_EXHAUSTED: no word of what happened.
+            _log.warning("job %s failed on this node: %s", job.job_id, failure)
+            message = without_evidence(job, reporter, failure.to_failure())
+            await reporter.finish(message, until_s=report_until_s(job.deadline_at))
 
     async def _left(self, lease: Lease, error: ModelForgeError) -> None:
         _log.warning("job %s was left: %s", lease.job_id, error)

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from adapters.registry import runtime_environment
+from adapters.registry import runtime_environment, worth_warming
 from bus.client import BusClient, Connection
 from bus.errors import ErrorCode, Exit, ModelForgeError
 from bus.ids import new_boot_id
@@ -28,6 +28,7 @@ from node_agent.scan_run import ScanRunner
 from node_agent.scratch import own_scratch
 from node_agent.settings import AgentSettings, load_settings
 from node_agent.waiting import unless
+from node_agent.warming import Warmer
 from node_agent.worker import ChildFactory, WorkerSettings
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -46,9 +47,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         asyncio.run(run(load_settings(options.config)))
     except ModelForgeError as error:
-        _log.critical("%s %s", error, f"-- {error.hint}" if error.hint else "")
-        return error.info.exit.value
+        return _ended_by(error)
+    except Exception as defect:  # noqa: BLE001 -- the process's edge: the story into the log, a code outside
+        _log.exception("a defect of the agent ended it")
+        message = f"the agent ended with {type(defect).__name__}; its log says where"
+        return _ended_by(ModelForgeError(ErrorCode.INTERNAL, message))
     return Exit.OK.value
+
+
+def _ended_by(error: ModelForgeError) -> int:
+    _log.critical("%s %s", error, f"-- {error.hint}" if error.hint else "")
+    return error.info.exit.value
 
 
 async def run(settings: AgentSettings) -> None:
@@ -72,7 +81,9 @@ async def run(settings: AgentSettings) -> None:
             WorkerSettings(scratch=str(scratch), template_idle_s=node.template_idle_s, test_double=node.test_double)
         )
         exits.push_async_callback(factory.close)
-        agent = assemble(settings, client, factory, scratch)
+        warmer = Warmer(factory, lambda: worth_warming(test_double=node.test_double))
+        exits.push_async_callback(warmer.close)
+        agent = assemble(settings, client, factory, scratch, warmer)
         await agent.run(stop, slots=node.slots, stop_grace_s=node.stop_grace_s)
         _log.info("stopped")
 
@@ -99,27 +110,30 @@ async def connect(settings: AgentSettings) -> BusClient:
     return await BusClient.connect(connection, wait_for_server_s=math.inf)
 
 
-def assemble(settings: AgentSettings, client: BusClient, factory: ChildFactory, scratch: Path) -> Agent:
+def assemble(settings: AgentSettings, client: BusClient, factory: ChildFactory, scratch: Path, warmer: Warmer) -> Agent:
     """All parts of one life of the agent, wired."""
     node = settings.node
     boot = Boot(node.name, new_boot_id())
     api = ControllerApi(client, boot)
     claims = Claims(client, api)
+    environment = CachedEnvironment(lambda: runtime_environment(test_double=node.test_double))
     inventory = Inventory(
         boot,
         slots=node.slots,
         active=lambda: tuple(lease.active_job() for lease in claims.active.values()),
-        environment=CachedEnvironment(lambda: runtime_environment(test_double=node.test_double)),
+        environment=environment,
         gpus=nvml.discover,
     )
     scans = ScanRunner(settings.artifact_root, threads=node.hash_threads)
     probes = ProbeRunner(
         factory,
-        node=node.name,
         artifact_root=settings.artifact_root,
         scratch=scratch,
         hash_threads=node.hash_threads,
         cards=nvml.discover,
+        environment=environment,
         test_double=node.test_double,
     )
-    return Agent(client, api, claims, WorkLane(client, api, claims, scans, probes), inventory)
+    lane = WorkLane(client, api, claims, scans, probes)
+    lane.scan_claimed = warmer.warm
+    return Agent(client, api, claims, lane, inventory)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from adapters.child.protocol import Checked, Isolated, Loaded, Probed, Unloaded
-from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.evidence import (
     GpuSample,
     Health,
@@ -108,26 +107,6 @@ class ProbeRecord:
         told = self.checked.health if self.checked else Health()
         process = "healthy" if self.clean_exit else "unhealthy" if self.died else "unknown"
         return Health(process=process, runtime=told.runtime, model=told.model)  # type: ignore[arg-type]  # literals
-
-
-def what_failed(evidence: ProbeEvidence) -> ModelForgeError | None:
-    """Why an attempt that went through every step still proves nothing, or `None` (spec P8, P13)."""
-    output, health, reclaim = evidence.output, evidence.health, evidence.reclaim
-    if output is None or not output.finite or output.vector_length < 1:
-        return ModelForgeError(ErrorCode.INVALID_OUTPUT, "the output is no finite, non-empty vector")
-    layers = {"process": health.process, "runtime": health.runtime, "model": health.model}
-    if ill := [f"{name} is {state}" for name, state in layers.items() if state != "healthy"]:
-        return ModelForgeError(ErrorCode.HEALTHCHECK_FAILED, f"not healthy: {', '.join(ill)}")
-    if reclaim is None or not reclaim.process_gone:
-        return ModelForgeError(ErrorCode.HEALTHCHECK_FAILED, "the end of the child process was not proven")
-    if reclaim.verdict not in ("reclaimed", "not_applicable"):
-        return ModelForgeError(
-            ErrorCode.GPU_MEMORY_NOT_RECLAIMED,
-            f"reclaim is {reclaim.verdict}: {reclaim.basis}",
-            baseline_bytes=reclaim.baseline_bytes,
-            after_exit_bytes=reclaim.after_exit_bytes,
-        )
-    return None
 
 
 def memory_summary(

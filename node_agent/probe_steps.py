@@ -28,12 +28,14 @@ from adapters.child.protocol import (
 )
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.evidence import SamplePoint
+from bus.messages.gates import RuntimeEnvironment
 from bus.messages.jobs import ProbeJob
 from bus.states import ProbeState
 from node_agent.artifact_hash import Watch
 from node_agent.artifact_root import Member, check_relative
 from node_agent.artifact_verify import still_the_same, verify_manifest
 from node_agent.attempt import in_thread
+from node_agent.job_check import check_job
 from node_agent.probe_record import ProbeRecord
 from node_agent.probe_sampler import ProbeSampler
 from node_agent.worker import Child, ChildFactory, ChildGone
@@ -50,11 +52,12 @@ F = TypeVar("F", Isolated, Prepared, Loaded, Probed, Checked, Unloaded)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where an attempt works on this node; nothing of it is ever reported."""
+    """Where an attempt works on this node; no path of it is ever reported. `environment` may block for a moment."""
 
     artifact_root: Path
     scratch: Path
     hash_threads: int
+    environment: Callable[[], RuntimeEnvironment]
 
 
 class ProbeSteps:
@@ -133,6 +136,7 @@ class ProbeSteps:
         began = time.perf_counter()
         watch = Watch(threads=self._place.hash_threads)
         job, root = self._job, self._place.artifact_root
+        check_job(job, await asyncio.to_thread(self._place.environment))
         self._members = await in_thread(watch, lambda: verify_manifest(root, job.location, job.manifest, watch))
         self._record.verify_ms = _elapsed_ms(began)
 

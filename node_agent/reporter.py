@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self
 
 import msgspec
 
 from bus import subjects
-from bus.client import AlreadyQueued, BusClient
+from bus.client import BusClient
 from bus.codec import encode
 from bus.errors import ErrorCode, ModelForgeError
 from bus.ids import now
@@ -23,11 +24,13 @@ from bus.messages.evidence import Evidence, PhaseMark, ProbeFinished, ProbePhase
 from bus.states import ProbeState
 from node_agent.claims import Lease
 from node_agent.controller_api import Boot
-from node_agent.waiting import Backoff, happened
+from node_agent.waiting import Backoff, happened, monotonic_deadline
 
 # The stream refuses more than 512 KiB; the rest is for headers.
 MAX_EVIDENCE_BYTES: Final = 508 * 1024
 PUBLISH_TIMEOUT_S: Final = 5.0
+# What was found is worth telling even when the job's own time is just over.
+REPORT_GRACE_S: Final = 60.0
 # The number of dropped bytes grows by some digits when more is dropped.
 _COUNTER_ROOM_BYTES: Final = 32
 _log = logging.getLogger(__name__)
@@ -115,8 +118,6 @@ class Reporter:
                     stream=subjects.EVIDENCE_STREAM,
                     timeout_s=PUBLISH_TIMEOUT_S,
                 )
-            except AlreadyQueued:
-                _log.warning("the evidence stream is full for this node; trying again")
             except ModelForgeError as error:
                 if error.code is ErrorCode.MESSAGE_TOO_LARGE:
                     raise
@@ -126,6 +127,11 @@ class Reporter:
             if asyncio.get_running_loop().time() >= until_s or await happened(self._lease.ended, backoff.next_s()):
                 break
         return False
+
+
+def report_until_s(deadline_at: datetime) -> float:
+    """How long the end of a job with this deadline is worth reporting, on the loop's clock."""
+    return max(monotonic_deadline(deadline_at), asyncio.get_running_loop().time() + REPORT_GRACE_S)
 
 
 def fitted(message: ProbeFinished, limit_bytes: int = MAX_EVIDENCE_BYTES) -> ProbeFinished:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import Final
 
 from bus.codec import encode
 from bus.digest import canonical_json
@@ -17,12 +16,10 @@ from node_agent.artifact_root import too_large
 from node_agent.artifact_scan import Scanned, scan_folder
 from node_agent.attempt import guarded, in_thread
 from node_agent.claims import Lease
-from node_agent.reporter import MAX_EVIDENCE_BYTES, Reporter
+from node_agent.reporter import MAX_EVIDENCE_BYTES, Reporter, report_until_s
 from node_agent.scrub import Scrub
 from node_agent.waiting import monotonic_deadline
 
-# What was found is worth telling even when the job's own time is just over.
-REPORT_GRACE_S: Final = 60.0
 _log = logging.getLogger(__name__)
 
 
@@ -40,16 +37,15 @@ class ScanRunner:
         Raises:
             ModelForgeError: why the lease was over.
         """
-        deadline_s = monotonic_deadline(job.deadline_at)
-        loop = asyncio.get_running_loop()
+        total_s = monotonic_deadline(job.deadline_at) - asyncio.get_running_loop().time()
         try:
-            scanned = await guarded(self._scan(job), lease, total_s=deadline_s - loop.time())
+            scanned = await guarded(self._scan(job), lease, total_s=total_s)
             message = _succeeded(scanned, reporter)
         except ModelForgeError as error:
             if lease.end is not None:
                 raise
             message = self._failed(error, reporter)
-        await reporter.finish(message, until_s=max(deadline_s, loop.time() + REPORT_GRACE_S))
+        await reporter.finish(message, until_s=report_until_s(job.deadline_at))
 
     async def _scan(self, job: ScanJob) -> Scanned:
         watch = Watch(threads=self._threads)

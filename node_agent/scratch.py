@@ -19,6 +19,7 @@ from typing import Final
 from bus.errors import ErrorCode, ModelForgeError
 
 PREFIX: Final = "modelforge-agent-"
+MAX_TRIES: Final = 8
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _log = logging.getLogger(__name__)
 
@@ -30,16 +31,14 @@ def own_scratch(parent: Path) -> Iterator[Path]:
     Raises:
         ModelForgeError: NODE_FAULT when the folder cannot be made.
     """
-    for leftover in sorted(parent.glob(f"{PREFIX}*")):
-        _remove_unless_locked(leftover)
     try:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        lock = os.open(folder, _FLAGS)
+        for leftover in sorted(parent.glob(f"{PREFIX}*")):
+            _remove_unless_locked(leftover)
+        folder, lock = _locked_folder(parent)
     except OSError as error:
         message = f"no scratch folder can be made: {error.strerror or error}"
         raise ModelForgeError(ErrorCode.NODE_FAULT, message) from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield folder
     finally:
         # Removed while the lock is held: a successor must not take the folder for its own leftovers half-way.
@@ -47,21 +46,55 @@ def own_scratch(parent: Path) -> Iterator[Path]:
         os.close(lock)
 
 
-def _remove_unless_locked(folder: Path) -> None:
+def _locked_folder(parent: Path) -> tuple[Path, int]:
+    """A new folder and the descriptor that locks it.
+
+    Another agent that starts now may sweep the folder before it is locked. So it counts only when it is locked and
+    still there; else the next one is tried. Each sweeper meets each folder once, so few tries are enough.
+    """
+    for _ in range(MAX_TRIES):
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        lock = _lock(folder)
+        if lock is not None:
+            if _is_same(folder, lock):
+                return folder, lock
+            os.close(lock)
+        _log.info("%s was swept while it was made; making another", folder.name)
+    raise ModelForgeError(ErrorCode.NODE_FAULT, f"{MAX_TRIES} scratch folders were swept by agents that start now")
+
+
+def _lock(folder: Path) -> int | None:
+    """The lock of `folder`, or `None` when somebody else holds it or the folder is gone."""
     try:
         lock = os.open(folder, _FLAGS)
-    except OSError as error:  # another's, a link, or gone by now
-        _log.info("leftover %s stays: %s", folder.name, error.strerror)
-        return
+    except FileNotFoundError:
+        return None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return  # its agent lives
-    else:
-        _log.info("removing %s, left by an agent that was killed", folder.name)
-        _remove(folder)
-    finally:
         os.close(lock)
+        return None
+    return lock
+
+
+def _is_same(folder: Path, lock: int) -> bool:
+    try:
+        return os.path.samestat(folder.stat(follow_symlinks=False), os.fstat(lock))
+    except FileNotFoundError:
+        return False
+
+
+def _remove_unless_locked(folder: Path) -> None:
+    try:
+        lock = _lock(folder)
+    except OSError as error:  # another's, or a link
+        _log.info("leftover %s stays: %s", folder.name, error.strerror)
+        return
+    if lock is None:
+        return  # its agent lives, or it is gone by now
+    _log.info("removing %s, left by an agent that was killed", folder.name)
+    _remove(folder)
+    os.close(lock)
 
 
 def _remove(folder: Path) -> None:

@@ -16,12 +16,15 @@ from bus.client import BusClient
 from bus.codec import decode, encode
 from bus.digest import sha256_hex
 from bus.errors import ErrorCode, ModelForgeError
+from bus.lease_puller import Delivered, LeasePuller
 from bus.messages.evidence import ScanFinished
 from bus.messages.gates import Manifest, SetEvidence
 from bus.messages.inventory import NodeInventory
-from bus.messages.jobs import ScanJob
+from bus.messages.jobs import ProbeJob, ScanJob
 from bus.streams import last_message
-from tests.support.agent_jobs import scan_job
+from node_agent.claims import Lease
+from node_agent.reporter import Reporter
+from tests.support.agent_jobs import probe_job, scan_job
 from tests.support.agents import AgentBench, Slow, agent_bench
 from tests.support.waiting import until
 
@@ -135,7 +138,6 @@ async def test_a_job_that_cannot_be_understood_is_refused_typed_and_the_lane_goe
     assert job_id not in {claim.job_id for claim in bench.controller.claims}
 
 
-@pytest.mark.req("S3")
 async def test_the_inventory_goes_out_on_every_change(bench: AgentBench) -> None:
     slow = Slow()
     agent = await bench.agent(scans=slow)
@@ -206,6 +208,59 @@ async def test_a_server_that_restarts_costs_nothing(bench: AgentBench) -> None:
     later = scan_job()
     await bench.controller.put(later)
     assert (await finished(bench, later)).outcome == "succeeded"
+
+
+async def test_a_defect_in_one_job_ends_that_job_typed_and_no_other(
+    bench: AgentBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        async def run(self, job: ScanJob | ProbeJob, lease: Lease, reporter: Reporter) -> None:
+            raise LookupError("/secret/place")
+
+    slow = Slow(report=True)
+    agent = await bench.agent(scans=slow, probes=Broken())
+    long, broken = scan_job(), probe_job(bench.root)
+    await bench.controller.put(long)
+    await slow.begun()
+    await bench.controller.put(broken)
+    message = await bench.controller.finished(broken.job_id)
+    assert message.failure is not None
+    assert (message.outcome, message.failure.code, message.attempt) == ("failed", "NODE_FAULT", 1)
+    assert "/secret/place" not in encode(message).decode()
+    assert "/secret/place" in caplog.text
+    assert not agent.task.done()
+    slow.release.set()
+    assert (await finished(bench, long)).outcome == "succeeded"
+
+
+async def test_a_defect_of_a_pull_does_not_end_what_runs(bench: AgentBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    pulls: list[float] = []
+
+    class BrokenOnce(LeasePuller):
+        async def pull(self, wait_s: float) -> Delivered | None:
+            pulls.append(wait_s)
+            if len(pulls) == 1:
+                raise LookupError("a defect")
+            return await super().pull(wait_s)
+
+    # In the lane's module only: the scripted controller pulls too.
+    monkeypatch.setattr("node_agent.lane.LeasePuller", BrokenOnce)
+    await bench.agent()
+    job = scan_job()
+    await bench.controller.put(job)
+    assert (await finished(bench, job)).outcome == "succeeded"
+    assert len(pulls) >= 2
+
+
+async def test_a_claimed_scan_warms_what_a_probe_will_want(bench: AgentBench) -> None:
+    told: list[int] = []
+    await bench.agent(scan_claimed=lambda: told.append(len(bench.controller.claims)))
+    job = scan_job()
+    await bench.controller.put(job)
+    await finished(bench, job)
+    await bench.controller.put(probe := probe_job(bench.root))
+    await bench.controller.finished(probe.job_id)
+    assert told == [1]
 
 
 async def test_a_lost_consumer_is_waited_for(bench: AgentBench) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.api import ClaimGranted, ClaimRetryAfter, Fenced
 from bus.messages.evidence import ScanFinished
 from bus.messages.jobs import CancelCommand, ProveCommand, ScanJob
+from node_agent.measure.nvml import Discovery
 from tests.support.agent_jobs import scan_job
 from tests.support.agents import AgentBench, Slow, agent_bench, silence
 from tests.support.waiting import until
@@ -70,7 +72,7 @@ async def test_a_lease_that_cannot_be_renewed_ends_after_one_ttl(bench: AgentBen
     assert 1.9 <= took_s <= 4.0
 
 
-@pytest.mark.req("P4", "F2")
+@pytest.mark.req("P4")
 async def test_a_fenced_lease_reports_nothing(bench: AgentBench) -> None:
     async def fence(_: Any) -> Fenced:
         return Fenced(failure=ModelForgeError(ErrorCode.LEASE_FENCED, "a newer attempt").to_failure())
@@ -186,6 +188,28 @@ async def test_the_living_boot_proves_itself_by_saying_hello_again(bench: AgentB
     await bench.controller.command(ProveCommand(boot_id=agent.boot.id))
     await bench.controller.until(lambda: len(bench.controller.hellos) == 2, within_s=2.0)
     assert {hello.inventory.boot_id for hello in bench.controller.hellos} == {agent.boot.id}
+
+
+async def test_a_proof_of_life_does_not_wait_for_the_driver(bench: AgentBench) -> None:
+    """The controller waits two seconds; a driver in trouble takes ten to name its cards."""
+    free, asked = threading.Event(), threading.Event()
+
+    def gpus() -> Discovery:
+        if bench.controller.hellos:
+            asked.set()
+            free.wait(30)
+        return Discovery(reason="no card")
+
+    agent = await bench.agent(gpus=gpus)
+    await until(asked.is_set, "a reading that hangs")
+    try:
+        await bench.controller.command(ProveCommand(boot_id=agent.boot.id))
+        await bench.controller.until(lambda: len(bench.controller.hellos) == 2, within_s=1.5)
+    finally:
+        free.set()
+    first, second = (hello.inventory for hello in bench.controller.hellos)
+    assert second.sequence > first.sequence
+    assert second.hardware.gpu_reason == "no card"
 
 
 async def test_a_ledger_that_has_never_heard_of_the_node_gets_a_hello(bench: AgentBench) -> None:

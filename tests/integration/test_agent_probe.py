@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from adapters.faulty import FAULTS_FILE, Fault
 from adapters.payloads import EMBEDDING_INPUT
+from adapters.registry import runtime_environment
 from bus.codec import encode
 from bus.digest import sha256_hex
 from bus.errors import ErrorCode, ModelForgeError
@@ -21,8 +23,9 @@ from bus.messages.gates import Budgets, RuntimeProfile
 from bus.messages.jobs import CancelCommand, ProbeJob
 from node_agent.measure.nvml import Discovery
 from node_agent.probe_run import ProbeRunner
-from node_agent.worker import Child, ChildFactory, WorkerSettings
-from tests.support.agent_jobs import probe_job
+from node_agent.probe_sampler import ProbeSampler
+from node_agent.worker import Child, ChildFactory, ExitStatus, WorkerSettings
+from tests.support.agent_jobs import NO_DIGEST, probe_job
 from tests.support.agents import AgentBench, agent_bench
 from tests.support.waiting import until
 
@@ -86,11 +89,11 @@ async def probes(tmp_path: Path) -> AsyncIterator[ProbeBench]:
         factory = SeenChildren()
         runner = ProbeRunner(
             factory,
-            node="local",
             artifact_root=bench.root,
             scratch=scratch,
             hash_threads=2,
             cards=lambda: Discovery(reason=NO_CARD),
+            environment=lambda: runtime_environment(test_double=True),
             test_double=True,
         )
         await bench.agent(probes=runner)
@@ -303,6 +306,70 @@ async def test_files_that_are_not_the_approved_ones_start_no_child(
     assert probes.factory.children == []
 
 
+@pytest.mark.parametrize(
+    ("field", "code"), [("set_digest", "ARTIFACT_CHANGED"), ("environment_id", "RUNTIME_INCOMPATIBLE")]
+)
+@pytest.mark.req("P5")
+async def test_a_job_for_another_set_or_environment_starts_no_child(probes: ProbeBench, field: str, code: str) -> None:
+    message = await probes.run(msgspec.structs.replace(probes.job(), **{field: NO_DIGEST}))
+    assert message.failure is not None
+    assert (message.outcome, message.failure.code) == ("failed", code)
+    assert NO_DIGEST in message.failure.context.values()
+    assert probes.factory.children == []
+
+
+@pytest.mark.req("P9")
+async def test_a_node_without_scratch_says_so_in_the_first_attempt(probes: ProbeBench) -> None:
+    """Silence would burn every attempt, and end as ATTEMPTS_EXHAUSTED."""
+    probes.scratch.rmdir()
+    message = await probes.run(probes.job())
+    probes.scratch.mkdir()
+    assert message.failure is not None
+    assert (message.outcome, message.failure.code, message.attempt) == ("failed", "NODE_FAULT", 1)
+    assert "No such file or directory" in message.failure.message
+    assert message.timeline[-1].state.value == "unloading"
+    assert message.log_ref.endswith("/attempt/1")
+    no_place_of_this_host(probes, message)
+
+
+@pytest.mark.req("P9")
+async def test_a_child_that_does_not_end_is_reported_with_what_was_measured(
+    probes: ProbeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, refused = Child.terminate, []
+
+    async def stuck(child: Child, grace_s: float) -> ExitStatus:
+        status = await real(child, grace_s)
+        refused.append(status)
+        raise ModelForgeError(ErrorCode.NODE_FAULT, "the child did not end after SIGKILL")
+
+    monkeypatch.setattr(Child, "terminate", stuck)
+    message = await probes.run(probes.job())
+    assert refused
+    assert message.failure is not None
+    assert (message.outcome, message.failure.code) == ("failed", "NODE_FAULT")
+    assert message.evidence is not None
+    assert message.evidence.output is not None
+    assert message.evidence.reclaim is None
+
+
+@pytest.mark.req("P9")
+async def test_a_defect_after_the_steps_keeps_what_was_measured(
+    probes: ProbeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise LookupError("/secret/place")
+
+    monkeypatch.setattr(ProbeSampler, "reclaim", broken)
+    message = await probes.run(probes.job())
+    assert message.failure is not None
+    assert (message.outcome, message.failure.code) == ("failed", "NODE_FAULT")
+    assert message.evidence is not None
+    assert message.evidence.output is not None
+    assert "/secret/place" not in encode(message).decode()
+    probes.nothing_is_left()
+
+
 @pytest.mark.req("P5")
 async def test_files_that_change_while_they_are_loaded_prove_nothing(probes: ProbeBench) -> None:
     job = probes.job(Fault(stage="load", kind="slow", amount=500))
@@ -334,7 +401,7 @@ async def test_what_this_node_cannot_run_is_incompatible(
     assert probes.factory.children == []
 
 
-@pytest.mark.req("P4", "F2")
+@pytest.mark.req("P4")
 async def test_an_attempt_that_was_fenced_ends_its_child_and_is_silent(probes: ProbeBench) -> None:
     async def fence(_: Any) -> Fenced:
         return Fenced(failure=ModelForgeError(ErrorCode.LEASE_FENCED, "a newer attempt").to_failure())

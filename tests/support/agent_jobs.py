@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from adapters.registry import runtime_environment
 from bus import ids
 from bus.ids import now
 from bus.messages.gates import Manifest, RuntimeProfile
@@ -45,7 +46,7 @@ def probe_job(root: Path, profile: RuntimeProfile | None = None, **fields: Any) 
             "manifest": manifest,
             "profile": profile,
             "profile_id": profile.digest(),
-            "environment_id": NO_DIGEST,
+            "environment_id": runtime_environment(test_double=True).digest(),
             "assessment_id": ids.new_id(ids.ASSESSMENT),
             "approval_id": ids.new_id(ids.APPROVAL),
             "fingerprint": NO_DIGEST,

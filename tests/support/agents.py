@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +60,8 @@ def start_agent(
     node: str = "local",
     slots: int = 2,
     grace_s: float = 0.1,
+    gpus: Callable[[], Discovery] = lambda: Discovery(reason="a test has no card"),
+    scan_claimed: Callable[[], None] = lambda: None,
 ) -> RunningAgent:
     """Start an agent; the caller stops it."""
     boot = Boot(node, new_boot_id())
@@ -70,9 +72,10 @@ def start_agent(
         slots=slots,
         active=lambda: tuple(lease.active_job() for lease in claims.active.values()),
         environment=CachedEnvironment(runtime_environment),
-        gpus=lambda: Discovery(reason="a test has no card"),
+        gpus=gpus,
     )
     lane = WorkLane(client, api, claims, scans or ScanRunner(root, threads=2), probes or NoProbes())
+    lane.scan_claimed = scan_claimed
     agent = Agent(client, api, claims, lane, inventory)
     stopping = asyncio.Event()
     task = asyncio.create_task(agent.run(stopping, slots=slots, stop_grace_s=grace_s))

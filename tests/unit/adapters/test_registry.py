@@ -81,3 +81,10 @@ def test_the_environment_has_a_digest_of_its_packages(monkeypatch: pytest.Monkey
     assert before.digest() == registry.runtime_environment().digest()
     monkeypatch.setattr(registry, "installed_version", lambda _package: "0")
     assert registry.runtime_environment().digest() != before.digest()
+
+
+def test_what_is_warmed_ahead_can_be_executed_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert registry.worth_warming() == ("sentence_transformers",)
+    assert registry.worth_warming(test_double=True) == (registry.TEST_DOUBLE,)
+    monkeypatch.setattr(registry, "installed_version", lambda package: None if package == "torch" else "1")
+    assert registry.worth_warming() == ()

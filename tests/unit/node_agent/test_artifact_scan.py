@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bus.errors import ErrorCode, ModelForgeError
-from node_agent.artifact_hash import Progress, Watch
+from node_agent.artifact_hash import Watch
 from node_agent.artifact_scan import scan_folder
 
 HEADER = {"w": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}
@@ -49,10 +49,12 @@ def test_the_same_folder_gives_the_same_digest(root: Path) -> None:
 
 
 def test_a_file_that_comes_during_the_scan_is_noticed(root: Path) -> None:
-    def meddle(progress: Progress) -> None:
-        if progress.files == progress.files_total:
+    class Meddling(Watch):
+        """Files are listed before the first check."""
+
+        def check(self) -> None:
             (root / "model" / "late.json").write_text("{}")
 
     with pytest.raises(ModelForgeError) as caught:
-        scan_folder(root, "model", max_files=10, watch=Watch(meddle))
+        scan_folder(root, "model", max_files=10, watch=Meddling())
     assert (caught.value.code, caught.value.context["file"]) == (ErrorCode.ARTIFACT_CHANGED, "late.json")

@@ -11,7 +11,7 @@ import pytest
 
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.gates import Manifest
-from node_agent.artifact_hash import Progress, Watch, hash_files
+from node_agent.artifact_hash import Watch, hash_files
 from node_agent.artifact_root import ArtifactRoot
 from node_agent.artifact_verify import still_the_same, verify_manifest
 
@@ -48,21 +48,29 @@ def test_the_manifest_holds_the_digest_of_every_file(root: Path) -> None:
         assert (entry.size_bytes, entry.sha256) == (len(data), hashlib.sha256(data).hexdigest())
 
 
-def test_progress_grows_to_the_whole(root: Path) -> None:
-    seen: list[Progress] = []
-    manifest = manifest_of(root, Watch(seen.append))
-    last = seen[-1]
-    assert (last.files, last.files_total) == (4, 4)
-    assert last.done_bytes == last.total_bytes == manifest.size_bytes
-    assert [p.done_bytes for p in seen] == sorted(p.done_bytes for p in seen)
+class Counting(Watch):
+    """Calls `act` at the check with this number; a file is checked once when it is opened and at every block."""
+
+    def __init__(self, number: int, act: Callable[[], None], threads: int = 1) -> None:
+        super().__init__(threads)
+        self.checks = 0
+        self._number, self._act = number, act
+
+    def check(self) -> None:
+        self.checks += 1
+        if self.checks == self._number:
+            self._act()
+        super().check()
 
 
 def test_a_cancelled_read_ends_at_the_next_block(root: Path) -> None:
-    watch = Watch(lambda _: watch.cancel())
+    whole = Counting(0, lambda: None)
+    manifest_of(root, whole)
+    watch = Counting(whole.checks - 2, lambda: Watch.cancel(watch))
     with pytest.raises(ModelForgeError) as caught:
         manifest_of(root, watch)
     assert caught.value.code is ErrorCode.CANCELLED
-    assert watch.progress.done_bytes < watch.progress.total_bytes
+    assert watch.checks == whole.checks - 2
 
 
 def append(path: Path) -> None:
@@ -86,15 +94,11 @@ def replace(path: Path) -> None:
 @pytest.mark.parametrize("change", [append, rewrite_and_set_the_clock_back, replace, Path.unlink])
 def test_a_file_that_changes_while_it_is_read_is_noticed(root: Path, change: Callable[[Path], None]) -> None:
     target = root / "model" / "model.safetensors"
-    done: list[Progress] = []
-
-    def meddle(progress: Progress) -> None:
-        if progress.done_bytes >= 2 * BLOCK and not done:
-            done.append(progress)
-            change(target)
-
+    whole = Counting(0, lambda: None)
+    manifest_of(root, whole)
+    # The largest file is the last one, and some of its blocks are still to come.
     with pytest.raises(ModelForgeError) as caught:
-        manifest_of(root, Watch(meddle, threads=1))
+        manifest_of(root, Counting(whole.checks - 2, lambda: change(target)))
     assert caught.value.code is ErrorCode.ARTIFACT_CHANGED
     assert caught.value.context["file"] == "model.safetensors"
 

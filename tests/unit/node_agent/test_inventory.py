@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,8 @@ import pytest
 from adapters.registry import runtime_environment
 from bus.messages.gates import RuntimeEnvironment
 from bus.messages.inventory import GpuFacts
-from node_agent.inventory import CachedEnvironment, cpu_model, hardware_facts
+from node_agent.controller_api import Boot
+from node_agent.inventory import CachedEnvironment, Inventory, cpu_model, hardware_facts
 from node_agent.measure.nvml import Discovery
 
 
@@ -52,6 +55,50 @@ def test_the_machine_is_described_from_the_kernels_own_tables() -> None:
 )
 def test_the_processors_name_is_the_kernels(text: str, expected: str) -> None:
     assert cpu_model(text) == expected
+
+
+def inventory(gpus: Callable[[], Discovery]) -> Inventory:
+    return Inventory(Boot("local", "b"), slots=1, active=tuple, environment=runtime_environment, gpus=gpus)
+
+
+async def test_what_is_known_is_said_again_without_asking_the_machine() -> None:
+    asked: list[int] = []
+
+    def gpus() -> Discovery:
+        asked.append(1)
+        return Discovery(reason="no driver")
+
+    subject = inventory(gpus)
+    assert subject.known() is None
+    first = await subject.take()
+    again = subject.known()
+    assert again is not None
+    assert (again.environment, again.hardware, len(asked)) == (first.environment, first.hardware, 1)
+    assert again.sequence == first.sequence + 1
+
+
+async def test_a_machine_that_cannot_be_described_costs_a_picture_and_not_the_agent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked: list[int] = []
+    stored = asyncio.Event()
+
+    def gpus() -> Discovery:
+        asked.append(1)
+        if len(asked) < 3:
+            raise LookupError("a driver that nobody has met before")
+        return Discovery()
+
+    class Client:
+        async def publish_stored(self, *_: object, **__: object) -> None:
+            stored.set()
+
+    publishing = asyncio.create_task(inventory(gpus).publish_for_ever(Client(), 0.06))  # type: ignore[arg-type]
+    async with asyncio.timeout(10):
+        await stored.wait()
+    publishing.cancel()
+    await asyncio.wait((publishing,))
+    assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
 def test_a_processor_without_a_name_is_its_architecture() -> None:

@@ -23,12 +23,14 @@ from bus.messages.evidence import (
     SamplePoint,
 )
 from bus.messages.gates import RuntimeProfile
-from node_agent.probe_record import ProbeRecord, memory_summary, what_failed
+from bus.proof import what_is_unproven
+from node_agent.probe_record import ProbeRecord, memory_summary
 from node_agent.scrub import Scrub
+from tests.support.proven import INPUT_SHA256, proven_marks
 
 LOADED = Loaded(load_ms=5.0, device="cpu", max_sequence_length=128, allocator_bytes=None, facts={"torch": "2"})
 OUTPUT = Output(
-    input_sha256="0" * 64,
+    input_sha256=INPUT_SHA256,
     vector_length=3,
     vector_sha256="1" * 64,
     norm=1.0,
@@ -39,9 +41,8 @@ OUTPUT = Output(
 )
 PROBED = Probed(output=OUTPUT, inference_ms=2.0, repeat_inference_ms=1.0, allocator_peak_bytes=None)
 CHECKED = Checked(health=Health(process="healthy", runtime="healthy", model="healthy"))
-ISOLATED = Isolated(
-    pid=1, layers=(Layer(name="seccomp", active=True),), egress_barrier="seccomp", containment="seccomp"
-)
+GUARD, ENVIRONMENT = Layer(name="audit_guard", active=True), Layer(name="scrubbed_environment", active=True)
+ISOLATED = Isolated(pid=1, layers=(GUARD, ENVIRONMENT), egress_barrier="seccomp", containment="seccomp")
 RECLAIM = Reclaim(verdict="not_applicable", basis="no GPU was used", process_gone=True, exit_status="exit 0")
 SCRUB = Scrub({})
 
@@ -67,15 +68,25 @@ def sample(point: SamplePoint, *, rss: int | None = None, peak: int | None = Non
     return Sample(point=point, at=now(), host=host, gpu=GpuSample(uuid="GPU-1", **gpu) if gpu else None)
 
 
+def another(**fields: Any) -> Probed:
+    return msgspec.structs.replace(PROBED, output=msgspec.structs.replace(OUTPUT, **fields))
+
+
 @pytest.mark.req("P13")
 def test_a_whole_record_proves_the_probe() -> None:
-    assert what_failed(record().evidence(SCRUB)) is None
+    assert what_is_unproven(record().evidence(SCRUB), proven_marks()) is None
 
 
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
+        ({"isolated": None}, ErrorCode.HEALTHCHECK_FAILED),
+        ({"isolated": msgspec.structs.replace(ISOLATED, layers=(GUARD,))}, ErrorCode.HEALTHCHECK_FAILED),
+        ({"refused_attempts": ["socket.connect (inet)"]}, ErrorCode.OFFLINE_LOAD_VIOLATION),
         ({"probed": None}, ErrorCode.INVALID_OUTPUT),
+        ({"probed": another(norm=0.0)}, ErrorCode.INVALID_OUTPUT),
+        ({"probed": another(input_sha256="0" * 64)}, ErrorCode.INVALID_OUTPUT),
+        ({"probed": another(repeat_identical=False)}, ErrorCode.INVALID_OUTPUT),
         ({"checked": None}, ErrorCode.HEALTHCHECK_FAILED),
         ({"checked": Checked(health=Health(runtime="healthy", model="unhealthy"))}, ErrorCode.HEALTHCHECK_FAILED),
         ({"clean_exit": False}, ErrorCode.HEALTHCHECK_FAILED),
@@ -85,11 +96,15 @@ def test_a_whole_record_proves_the_probe() -> None:
         ({"reclaim": msgspec.structs.replace(RECLAIM, verdict="inconclusive")}, ErrorCode.GPU_MEMORY_NOT_RECLAIMED),
     ],
 )
-@pytest.mark.req("P8", "P13")
+@pytest.mark.req("P2", "P8", "P11", "P13")
 def test_what_is_missing_is_a_failure(fields: dict[str, Any], code: ErrorCode) -> None:
-    error = what_failed(record(**fields).evidence(SCRUB))
+    error = what_is_unproven(record(**fields).evidence(SCRUB), proven_marks())
     assert error is not None
     assert error.code is code
+
+
+def test_a_refused_process_is_no_use_of_the_network() -> None:
+    assert what_is_unproven(record(refused_attempts=["os.fork (process)"]).evidence(SCRUB), proven_marks()) is None
 
 
 def test_a_process_that_the_child_calls_healthy_is_what_the_parent_saw() -> None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from bus.codec import encode
 from bus.errors import ErrorCode, Failure, ModelForgeError
 from bus.ids import now
 from bus.messages.evidence import ProbeFinished
+from node_agent.attempt import fault_of
+from node_agent.probe_run import whole_or_reason
 from node_agent.reporter import MAX_EVIDENCE_BYTES, fitted
 from node_agent.scrub import Scrub
 from node_agent.waiting import Backoff, is_transient
+from tests.support.proven import proven_evidence
 
 
 def finished(log: str, dropped: int = 0) -> ProbeFinished:
@@ -53,6 +58,46 @@ def test_a_message_that_cannot_fit_is_an_error() -> None:
     with pytest.raises(ModelForgeError) as caught:
         fitted(finished("text"), limit_bytes=10)
     assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("outcome", "failure", "ends"),
+    [
+        ("completed", None, ("failed", "MESSAGE_TOO_LARGE")),
+        ("failed", Failure(code="RUNTIME_CRASH", message="x"), ("failed", "RUNTIME_CRASH")),
+        ("cancelled", Failure(code="CANCELLED", message="x"), ("cancelled", "CANCELLED")),
+    ],
+)
+def test_evidence_that_cannot_fit_is_left_out_and_the_end_is_still_told(
+    outcome: Any, failure: Failure | None, ends: tuple[str, str]
+) -> None:
+    """Unreported, the attempt would be tried again and again until none is left."""
+    facts = {str(number): "x" * 1_000 for number in range(MAX_EVIDENCE_BYTES // 1_000)}
+    evidence = msgspec.structs.replace(proven_evidence(), runtime_facts=facts)
+    told = msgspec.structs.replace(finished("the log"), outcome=outcome, evidence=evidence, failure=failure)
+    message = whole_or_reason(told)
+    assert message.failure is not None
+    assert (message.outcome, message.failure.code) == ends
+    assert (message.evidence, message.log_text) == (None, "the log")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(28, "No space left on device", "/secret/place"), "No space left on device"),
+        (KeyError("/secret/place"), "KeyError"),
+    ],
+)
+def test_a_foreign_fault_is_logged_whole_and_told_by_its_class(
+    error: Exception, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    fault = fault_of(error)
+    assert fault.code is ErrorCode.NODE_FAULT
+    assert words in fault.message
+    assert "secret" not in fault.message
+    assert "/secret/place" in caplog.text
+    typed = ModelForgeError(ErrorCode.TIMEOUT, "x")
+    assert fault_of(typed) is typed
 
 
 @pytest.mark.req("P12", "B4")
