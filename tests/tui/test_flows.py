@@ -27,7 +27,6 @@ def probes_screen(app: ModelForgeApp) -> ProbesScreen:
     return cast("ProbesScreen", app.screen_stack[1])
 
 
-@pytest.mark.req("D3")
 async def test_an_event_is_on_the_screen_after_the_next_tick() -> None:
     desk = FakeDesk()
     async with running(desk) as (app, pilot):

@@ -11,7 +11,6 @@ from tests.support.screens import check_snapshot, press, running, text_of
 SIZES = [(80, 24), (120, 40), (160, 45)]
 
 
-@pytest.mark.req("D3")
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 async def test_probes_screen(size: tuple[int, int]) -> None:
     suffix = f"{size[0]}x{size[1]}"

@@ -48,7 +48,6 @@ def test_every_state_has_a_glyph_of_its_own_and_a_tone() -> None:
     assert len(set(GLYPHS.values())) == len(ProbeState)
 
 
-@pytest.mark.req("D3")
 def test_active_probes_come_first_then_the_newest() -> None:
     states = [view.state for view in visible(live(), NOW)]
     assert states[:4] == [S.LOADING, S.LOADING, S.QUEUED, S.HEALTHCHECKING]
