@@ -10,6 +10,7 @@ from adapters.payloads import EMBEDDING_INPUT
 from bus.errors import ErrorCode
 from bus.messages import api
 from bus.messages.gates import SetEvidence, WeightFacts
+from bus.streams import STREAMS
 from controller.gates import artifact_sets
 from tests.support.gates import counts, refused
 from tests.support.ledger import (
@@ -116,6 +117,21 @@ async def test_what_a_node_sends_about_a_set_is_cleaned_and_bounded(tmp_path: Pa
         await refused(record, ErrorCode.EVIDENCE_REFUSED)
         record = lab.store.write(lambda tx: artifact_sets.record_scan(tx, view.id, "other", manifest, evil))
         await refused(record, ErrorCode.EVIDENCE_REFUSED)
+
+
+async def test_a_job_that_passes_the_gate_is_one_that_the_stream_takes(tmp_path: Path) -> None:
+    async with open_lab(tmp_path) as lab:
+        await lab.hello()
+        digest = await lab.scan({**model_files(), **{f"shards/part-{number:05}.txt": b"" for number in range(2_500)}})
+        await lab.profile()
+        assessment = await lab.assess(digest)
+        await lab.approve(digest)
+        await lab.queue(assessment.id)
+        [job] = await lab.rows(
+            "SELECT length(payload) AS size_bytes FROM outbox WHERE topic = 'job' AND subject LIKE '%prb-%'"
+        )
+        [stream] = [one for one in STREAMS if one["name"] == "MF_JOBS"]
+        assert 256 * 1024 < job["size_bytes"] <= stream["max_msg_size"]
 
 
 async def test_a_job_that_the_bus_cannot_carry_never_reaches_the_outbox(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from controller.gates import candidates as candidate_gate
 from controller.gates import probes as probe_gate
 from tests.support.gates import counts, refused
 from tests.support.ledger import (
+    MIB,
     NODE,
     PATH,
     WHOLE_RUN,
@@ -112,7 +113,6 @@ async def test_an_approval_needs_a_reason(tmp_path: Path, reason: str) -> None:
         assert (await counts(lab))["approvals"] == 0
 
 
-@pytest.mark.req("G3")
 async def test_a_production_approval_is_recorded_and_opens_nothing(tmp_path: Path) -> None:
     async with open_lab(tmp_path) as lab:
         assessment = await lab.ready()
@@ -132,6 +132,7 @@ async def test_a_production_approval_is_recorded_and_opens_nothing(tmp_path: Pat
         ("adapter", "adapter version changed from 6.2.0 to 7.0.0"),
         ("disabled", "node enabled changed from yes to no"),
         ("ineligible", "node lab-eligible changed from yes to no"),
+        ("memory", "host memory changed from 8 GiB to 16 GiB"),
         ("moved", f"set location changed from {PATH} to none"),
     ],
 )
@@ -159,6 +160,8 @@ async def change_fact(lab: Lab, change: str) -> None:
             await lab.hello(msgspec.structs.replace(said, hardware=hardware(driver_version="570.1")))
         case "gpu":
             await lab.hello(msgspec.structs.replace(said, hardware=hardware(gpus=(card(),))))
+        case "memory":
+            await lab.hello(msgspec.structs.replace(said, hardware=hardware(memory_total_bytes=16_384 * MIB)))
         case "adapter":
             await lab.hello(with_adapter(said, version="7.0.0"))
         case "moved":

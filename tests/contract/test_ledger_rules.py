@@ -99,6 +99,56 @@ async def test_no_gate_can_lose_the_one_before_it(tmp_path: Path, broken: str) -
             await sql(lab, broken)
 
 
+# Each gate's row, copied with one of its references led astray. The triggers that make rows immutable say nothing
+# about a new one: here the foreign key stands alone.
+REFERENCES = [
+    ("set_locations", "node", {"path": "elsewhere"}),
+    ("set_locations", "set_digest", {"path": "elsewhere"}),
+    ("assessments", "set_digest", {"id": "asm-x"}),
+    ("assessments", "profile_id", {"id": "asm-x"}),
+    ("assessments", "node", {"id": "asm-x"}),
+    ("assessments", "environment_id", {"id": "asm-x"}),
+    ("approvals", "set_digest", {"id": "apv-x"}),
+    ("jobs", "node", {"id": "prb-x", "request_id": "x"}),
+    ("scans", "id", {}),
+    ("scans", "set_digest", {"id": "PROBE"}),
+    ("probes", "id", {}),
+    ("probes", "assessment_id", {"id": "SCAN"}),
+    ("probes", "approval_id", {"id": "SCAN"}),
+    ("probes", "set_digest", {"id": "SCAN"}),
+    ("probes", "profile_id", {"id": "SCAN"}),
+    ("probes", "node", {"id": "SCAN"}),
+    ("candidates", "set_digest", {"id": "cnd-x", "probe_id": "SECOND"}),
+    ("candidates", "profile_id", {"id": "cnd-x", "probe_id": "SECOND"}),
+    ("candidates", "node", {"id": "cnd-x", "probe_id": "SECOND"}),
+    ("candidates", "environment_id", {"id": "cnd-x", "probe_id": "SECOND"}),
+]
+
+
+@pytest.mark.req("G1")
+@pytest.mark.parametrize(("table", "column", "own"), REFERENCES, ids=[f"{row[0]}-{row[1]}" for row in REFERENCES])
+async def test_no_gate_can_be_entered_without_the_one_before_it(
+    tmp_path: Path, table: str, column: str, own: dict[str, str]
+) -> None:
+    async with open_lab(tmp_path) as lab:
+        assessment = await lab.ready()
+        probe, second = await lab.queue(assessment.id), await lab.queue(assessment.id)
+        await lab.run(probe.id, *WHOLE_RUN)
+        await lab.run(second.id, *WHOLE_RUN[:-1])
+        await sql(lab, "UPDATE probes SET state = 'completed' WHERE id = :id", id=second.id)
+        there = {"SCAN": (await lab.rows("SELECT id FROM scans"))[0]["id"], "PROBE": probe.id, "SECOND": second.id}
+        row = (await lab.rows(f"SELECT * FROM {table}"))[0]  # noqa: S608 -- the test's own names
+        row |= {key: there.get(value, value) for key, value in own.items()}
+        missing = "sha256:" + "0" * 64 if str(row[column]).startswith("sha256:") else "none"
+        text = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join(f':{key}' for key in row)})"  # noqa: S608
+        if table == "approvals":
+            row["purpose"] = "pickle"
+        with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
+            await sql(lab, text, **{**row, column: missing})
+        if own:
+            await sql(lab, text, **row)  # with its reference in order the same row is taken: nothing else refused it
+
+
 @pytest.mark.req("G1", "G4")
 @pytest.mark.parametrize(
     "rewritten",

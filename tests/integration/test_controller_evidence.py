@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bus.errors import ErrorCode
+from bus.streams import EVIDENCE_ACK_WAIT_S
 from controller import intake
 from controller.evidence import apply
 from controller.store.tx import Tx
@@ -29,12 +30,12 @@ async def probe_under_way(bench: Bench, agent: FakeAgent) -> tuple[str, Delivery
     return probe_id, delivery, lease
 
 
-async def ends(bench: Bench, probe_id: str, state: str) -> dict[str, Any]:
+async def ends(bench: Bench, probe_id: str, state: str, limit_s: float = 10.0) -> dict[str, Any]:
     async def there() -> dict[str, Any] | None:
         view = await bench.probe(probe_id)
         return view if view["state"] == state else None
 
-    view: dict[str, Any] = await until(there, f"{probe_id} is {state}")
+    view: dict[str, Any] = await until(there, f"{probe_id} is {state}", limit_s)
     return view
 
 
@@ -109,7 +110,7 @@ async def test_what_a_stranger_says_is_audited_and_never_applied(tmp_path: Path)
         await ends(bench, probe_id, "completed")
 
 
-@pytest.mark.req("P4", "F2")
+@pytest.mark.req("P4")
 async def test_a_late_word_of_a_dead_attempt_is_refused(tmp_path: Path) -> None:
     async with controller_bench(tmp_path, lease_ttl_s=1.0) as bench:
         agent = await bench.agent()
@@ -144,16 +145,40 @@ async def test_a_poisoned_message_is_audited_and_the_next_one_is_read(tmp_path: 
         assert [row["what"] for row in await bench.rows("audit.list_of", id="local", limit=10)].count("unreadable") == 1
 
 
-@pytest.mark.req("P8", "P13", "G5")
-async def test_a_pass_without_its_proof_fails(tmp_path: Path) -> None:
+BLIND = {
+    "layers": [{"name": "audit_guard", "active": False}, {"name": "scrubbed_environment", "active": False}],
+    "egress_barrier": "none", "containment": "none", "start_method": "fresh",
+}  # fmt: skip
+
+
+@pytest.mark.req("P2", "P8", "P11", "P13", "G5")
+@pytest.mark.parametrize(
+    ("part", "said", "path", "code"),
+    [
+        ("reclaim", None, LIFE, "HEALTHCHECK_FAILED"),
+        ("isolation", BLIND, LIFE, "HEALTHCHECK_FAILED"),
+        ("isolation", {"refused_attempts": ["socket.connect (inet)"]}, LIFE, "OFFLINE_LOAD_VIOLATION"),
+        ("output", {"input_sha256": "b" * 64}, LIFE, "INVALID_OUTPUT"),
+        ("output", {"norm": 0.0, "repeat_identical": False}, LIFE, "INVALID_OUTPUT"),
+        ("health", {}, ("unloading",), "HEALTHCHECK_FAILED"),
+    ],
+    ids=["reclaim", "layers", "attempt", "input", "zero", "never-ready"],
+)
+async def test_a_pass_without_its_proof_makes_no_candidate(
+    tmp_path: Path, part: str, said: dict[str, Any] | None, path: tuple[str, ...], code: str
+) -> None:
     async with controller_bench(tmp_path) as bench:
         agent = await bench.agent()
         probe_id, _, lease = await probe_under_way(bench, agent)
-        unproven = {**passing_evidence(), "reclaim": None}
-        await agent.publish(agent.finished(probe_id, lease, 5, evidence=unproven))
+        whole = passing_evidence()
+        evidence = {**whole, part: None if said is None else {**whole[part], **said}}
+        message = agent.finished(probe_id, lease, 5, evidence=evidence)
+        message["timeline"] = [mark for mark in message["timeline"] if mark["state"] in path]
+        await agent.publish(message)
         view = await ends(bench, probe_id, "failed")
-        assert view["failure"]["code"] == ErrorCode.HEALTHCHECK_FAILED
+        assert view["failure"]["code"] == code
         assert view["candidate_id"] is None
+        assert (await bench.call("candidates.list"))["candidates"] == []
 
 
 @pytest.mark.req("P9")
@@ -230,7 +255,8 @@ async def test_evidence_in_the_hands_of_a_killed_controller_comes_again_at_once(
             "$JS.API.CONSUMER.MSG.NEXT.MF_EVIDENCE.controller", b'{"batch":1}', timeout=5, old_style=True
         )
         await bench.start()
-        await ends(bench, probe_id, "completed")
+        # Long before the consumer would offer it again by itself.
+        await ends(bench, probe_id, "completed", limit_s=EVIDENCE_ACK_WAIT_S / 2)
 
 
 async def test_evidence_that_no_try_can_handle_is_ended_and_the_next_is_read(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from bus.verbs import VERBS
 from controller.app import serve
 from controller.store.tx import Tx
 from observability.counters import Operation, Outcome
+from observability.vitals import Loop
 from tests.support.controllers import Bench, controller_bench, reply_data
 from tests.support.fake_agent import HARDWARE, FakeAgent
 from tests.support.waiting import until
@@ -68,6 +70,28 @@ async def test_the_status_reply_says_what_doctor_asks(tmp_path: Path) -> None:
         assert set(status["streams"].values()) == {"ok"}
         assert status["metrics_url"].startswith("http://127.0.0.1:")
         assert (status["open_jobs"], status["outbox_waiting"]) == (0, 0)
+        assert set(status["faults"]) == {loop.value for loop in Loop}
+        assert status["bus_events"] == {"malformed": 0, "returned": 0, "repeated": 0}
+
+
+async def test_faults_and_lost_messages_are_told(tmp_path: Path) -> None:
+    async with controller_bench(tmp_path) as bench:
+        agent = await bench.agent()
+        await agent.hello()
+        await agent.client.publish("mf.inventory.local", b"{")
+        # A header block without an end: the client drops such a message, and says so here.
+        await bench.controller._opened.client.raw._process_msg(0, b"x", b"", b"", b"NATS/1.0 x")
+        bench.controller._opened.puller.repeated += 1
+
+        async def told() -> bool:
+            status = await bench.call("status")
+            return (status["faults"]["inventory"], status["bus_events"]["repeated"]) == (1, 1)
+
+        await until(told, "the status reply counts the poisoned inventory")
+        with urllib.request.urlopen(bench.controller.metrics_url or "", timeout=5) as response:  # noqa: S310, ASYNC210 -- our own address
+            scraped = response.read().decode()
+        assert 'modelforge_controller_faults_total{loop="inventory"} 1.0' in scraped
+        assert 'modelforge_bus_events_total{event="repeated"} 1.0' in scraped
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"id":1}', b'{"id":"a","id2":"b"}', b"\xff"])
@@ -266,7 +290,6 @@ async def test_what_the_controller_did_is_counted(tmp_path: Path) -> None:
         await until(counted, "everything is counted")
 
 
-@pytest.mark.req("O4")
 async def test_a_lost_counter_file_hurts_nobody(tmp_path: Path) -> None:
     (tmp_path / "controller" / "observability.db").mkdir(parents=True)  # a folder in its place: it cannot be opened
     async with controller_bench(tmp_path) as bench:

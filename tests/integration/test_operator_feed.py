@@ -161,7 +161,6 @@ def in_state(watch: Watch, probe_id: str, state: ProbeState) -> bool:
     return probe is not None and probe.state is state
 
 
-@pytest.mark.req("D3")
 async def test_the_picture_follows_the_events(controller: FakeController, watch: Watch) -> None:
     await until(lambda: watch.last.connected, "the first picture")
     for state in (ProbeState.QUEUED, ProbeState.PREPARING, ProbeState.LOADING):

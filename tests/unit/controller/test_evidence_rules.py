@@ -98,7 +98,7 @@ def test_a_stranger_is_refused(changes: dict[str, Any]) -> None:
     assert verdict.code is ErrorCode.EVIDENCE_REFUSED
 
 
-@pytest.mark.req("P4", "F2")
+@pytest.mark.req("P4")
 def test_a_late_word_is_refused() -> None:
     for state in (LeaseState.EXPIRED, LeaseState.FENCED):
         verdict = judge(lease=replace(LEASE, state=state))

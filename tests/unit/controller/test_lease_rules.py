@@ -79,14 +79,13 @@ def test_an_ended_job_is_terminal_whatever_its_lease_says(state: JobState) -> No
     assert decide_claim(replace(JOB, state=state), LEASE, "one", NOW) == Ended(state)
 
 
-@pytest.mark.req("P4", "F5")
+@pytest.mark.req("P4")
 def test_no_attempt_beyond_the_limit() -> None:
     spent = replace(LEASED, attempt_count=3)
     assert decide_claim(spent, OVER, "one", NOW) == GiveUp(ErrorCode.ATTEMPTS_EXHAUSTED, LEASE.id)
     assert decide_claim(spent, LEASE, "one", NOW) == AlreadyYours(LEASE.id, 1), "the last attempt may finish"
 
 
-@pytest.mark.req("F5")
 def test_no_attempt_after_the_deadline() -> None:
     late = replace(JOB, deadline_at=NOW)
     assert decide_claim(late, None, "one", NOW) == GiveUp(ErrorCode.DEADLINE_EXCEEDED, None)

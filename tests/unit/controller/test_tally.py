@@ -17,7 +17,7 @@ def event(what: str, **detail: str) -> bytes:
     return encode(Event(sequence=1, at=at, entity="probe", id="prb-0123456789", what=what, actor="x", detail=detail))
 
 
-@pytest.mark.req("O1", "O6")
+@pytest.mark.req("O1")
 @pytest.mark.parametrize(
     ("subject", "detail", "found"),
     [

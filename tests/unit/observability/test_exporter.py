@@ -17,6 +17,7 @@ from bus.states import ProbeState
 from observability.counters import ALL_SERIES, Counters, Operation, Outcome
 from observability.exporter import MAX_CONNECTIONS, Exporter, start_exporter
 from observability.persistence import CounterStore, PersistenceHealth
+from observability.vitals import BusEvent, Loop, Vitals
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -41,7 +42,10 @@ def counters() -> Counters:
 @pytest.fixture
 def exporter(counters: Counters) -> Iterator[Exporter]:
     running = start_exporter(
-        counters, health=PersistenceHealth(), probe_counts=lambda: {ProbeState.LOADING: 2, ProbeState.QUEUED: 5}
+        counters,
+        health=PersistenceHealth(),
+        probe_counts=lambda: {ProbeState.LOADING: 2, ProbeState.QUEUED: 5},
+        vitals=lambda: Vitals(faults={Loop.SWEEP: 3}, bus_events={BusEvent.REPEATED: 4}),
     )
     yield running
     running.close()
@@ -55,6 +59,10 @@ def test_a_scrape_shows_counts_and_probe_states(counters: Counters, exporter: Ex
     assert samples[name, (("operation", "probe"), ("outcome", "succeeded"))] == 1
     assert samples["modelforge_probes", (("state", "loading"),)] == 2
     assert samples["modelforge_probes", (("state", "failed"),)] == 0
+    assert samples["modelforge_controller_faults_total", (("loop", "sweep"),)] == 3
+    assert samples["modelforge_bus_events_total", (("event", "repeated"),)] == 4
+    for name_of, kinds in (("modelforge_controller_faults_total", Loop), ("modelforge_bus_events_total", BusEvent)):
+        assert sum(key[0] == name_of for key in samples) == len(kinds), "every series is there from the first scrape on"
     assert samples["modelforge_observability_persistence_healthy", ()] == 0
     assert len([key for key in samples if key[0] == name]) == len(ALL_SERIES)
     assert sum(key[0] == "modelforge_probes" for key in samples) == len(ProbeState)
@@ -72,7 +80,6 @@ def test_names_follow_the_rules_of_prometheus(exporter: Exporter) -> None:
             assert sample.name.endswith("_total") == (family.type == "counter"), sample.name
 
 
-@pytest.mark.req("O4")
 async def test_a_dead_disk_is_seen_in_a_scrape(tmp_path: Path, counters: Counters) -> None:
     (tmp_path / "observability.db").mkdir()
     store = await CounterStore.open(tmp_path / "observability.db")
@@ -89,13 +96,27 @@ def test_a_failing_callable_costs_its_own_family_only(counters: Counters) -> Non
     def broken() -> Mapping[ProbeState, int]:
         raise RuntimeError("the ledger is gone")
 
-    exporter = start_exporter(counters, probe_counts=broken)
+    exporter = start_exporter(counters, probe_counts=broken, vitals=broken)  # type: ignore[arg-type]
     try:
         samples = scrape(exporter)
     finally:
         exporter.close()
-    assert not any(name == "modelforge_probes" for name, _ in samples)
-    assert samples["modelforge_observability_collect_failures_total", ()] == 1
+    assert not {"modelforge_probes", "modelforge_bus_events_total"} & {name for name, _ in samples}
+    assert samples["modelforge_observability_collect_failures_total", ()] == 2
+
+
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 -- what a container listens on
+
+
+@pytest.mark.parametrize(
+    ("host", "named"), [("127.0.0.1", "127.0.0.1"), ("localhost", "127.0.0.1"), (EVERY_ADDRESS, socket.gethostname())]
+)
+def test_the_address_that_is_told_is_one_that_can_be_reached(counters: Counters, host: str, named: str) -> None:
+    exporter = start_exporter(counters, host)
+    try:
+        assert re.fullmatch(rf"http://{re.escape(named)}:\d+/metrics", exporter.url)
+    finally:
+        exporter.close()
 
 
 def test_a_taken_port_is_a_typed_error(counters: Counters, exporter: Exporter) -> None:

@@ -45,7 +45,7 @@ async def test_totals_survive_restarts(tmp_path: Path) -> None:
     assert counters.snapshot()[SERIES] == 5
 
 
-@pytest.mark.req("D2", "O4")
+@pytest.mark.req("D2")
 async def test_a_folder_in_place_of_the_file_is_only_a_metric(tmp_path: Path) -> None:
     path = tmp_path / "observability.db"
     path.mkdir()
@@ -58,7 +58,6 @@ async def test_a_folder_in_place_of_the_file_is_only_a_metric(tmp_path: Path) ->
     assert counters.snapshot()[SERIES] == 1
 
 
-@pytest.mark.req("O4")
 async def test_a_disk_that_comes_back_late_keeps_what_it_held(tmp_path: Path) -> None:
     path, aside = tmp_path / "observability.db", tmp_path / "aside.db"
     await one_life(path, 7)
@@ -144,7 +143,6 @@ asyncio.run(main(Path(sys.argv[1])))
 """
 
 
-@pytest.mark.req("O4")
 @pytest.mark.skipif(not UNSHARE, reason="needs unshare(1) to mount a small disk of its own")
 def test_a_full_disk_is_only_a_metric_and_heals(tmp_path: Path) -> None:
     script = tmp_path / "full.py"
