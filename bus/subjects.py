@@ -27,8 +27,17 @@ SERVICE: Final = "modelforge"
 EVIDENCE_CONSUMER: Final = "controller"
 JS_PREFIX: Final = "$JS.API"
 ACK_PREFIX: Final = "$JS.ACK"
-_ACK_V1_TOKENS: Final = (9,)
-_ACK_V2_TOKENS: Final = (11, 12)
+# The whole subject, token by token: a node's claim ends up as the subject of a request that the controller sends with
+# its own rights, so nothing may pass that the server did not make. Version 2 has domain and account hash in front,
+# and may have a random token behind.
+_WORD: Final = "[A-Za-z0-9_-]{1,64}"
+_NUMBER: Final = "[0-9]{1,18}"
+_ACK_PARTS: Final = (
+    rf"(?P<stream>{_WORD})\.(?P<consumer>{_WORD})\.(?P<delivered>{_NUMBER})\.(?P<sequence>{_NUMBER})"
+    rf"\.{_NUMBER}\.[0-9]{{1,20}}\.{_NUMBER}"
+)
+_ACK_V1: Final = re.compile(rf"^\$JS\.ACK\.{_ACK_PARTS}\Z")
+_ACK_V2: Final = re.compile(rf"^\$JS\.ACK\.{_WORD}\.{_WORD}\.{_ACK_PARTS}(?:\.{_WORD})?\Z")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_TOKEN_CHARS: Final = 80
 
@@ -169,10 +178,7 @@ def parse_delivery(reply: str) -> Delivery:
     Raises:
         ModelForgeError: MALFORMED_MESSAGE otherwise.
     """
-    tokens = reply.split(".")
-    is_v1, is_v2 = len(tokens) in _ACK_V1_TOKENS, len(tokens) in _ACK_V2_TOKENS
-    if reply.startswith(f"{ACK_PREFIX}.") and (is_v1 or is_v2):
-        stream, consumer, delivered, stream_seq, consumer_seq = tokens[2:7] if is_v1 else tokens[4:9]
-        if delivered.isdecimal() and stream_seq.isdecimal() and consumer_seq.isdecimal():
-            return Delivery(stream, consumer, int(delivered), int(stream_seq))
+    match = _ACK_V1.match(reply) or _ACK_V2.match(reply)
+    if match is not None:
+        return Delivery(match["stream"], match["consumer"], int(match["delivered"]), int(match["sequence"]))
     raise ModelForgeError(ErrorCode.MALFORMED_MESSAGE, "not an acknowledgement subject")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from bus.errors import Failure
-from bus.messages.base import Message, Moment, Record
+from bus.messages.base import Line, Message, Moment, Natural, Positive, Record, Token
 from bus.messages.events import AuditEntry
 from bus.messages.gates import (
     Approval,
@@ -15,8 +15,6 @@ from bus.messages.gates import (
     Assessment,
     Candidate,
     Name,
-    Natural,
-    Positive,
     ProbeView,
     ProfileView,
     Purpose,
@@ -24,6 +22,9 @@ from bus.messages.gates import (
     StartMethod,
 )
 from bus.messages.inventory import NodeInventory, NodeView
+
+# The acknowledgement subject of a message: nine or more tokens, nothing that a subject cannot hold.
+AckSubject = Annotated[str, msgspec.Meta(pattern=r"^\$JS\.ACK\.[!-~]{1,400}\Z")]
 
 
 class Ok(Message, tag="api.ok.v1", frozen=True, kw_only=True):
@@ -50,7 +51,7 @@ class Nothing(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
 class ById(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """A request about one thing: its id, an unambiguous beginning of it, or a profile's name."""
 
-    id: str
+    id: Line
 
 
 class Page(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -63,8 +64,8 @@ class ScanRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True)
     """Scan a folder, relative to the node's artifact root. `request_id` makes a repeat harmless."""
 
     node: Name
-    path: str
-    request_id: str
+    path: Line
+    request_id: Token
 
 
 class ProfileRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -76,52 +77,52 @@ class ProfileRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=Tr
 class AssessRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Assess a set under a profile on a node."""
 
-    set_digest: str
-    profile: str
+    set_digest: Line
+    profile: Line
     node: Name
 
 
 class ApproveRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Approve one exact set for one purpose, with a reason."""
 
-    set_digest: str
+    set_digest: Line
     purpose: Purpose
-    reason: str
+    reason: Line
 
 
 class RevokeRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Take an approval back, with a reason."""
 
-    id: str
-    reason: str
+    id: Line
+    reason: Line
 
 
 class QueueProbeRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Queue the fixed-input probe for an assessment. `request_id` makes a repeat harmless."""
 
-    assessment_id: str
-    request_id: str
+    assessment_id: Line
+    request_id: Token
     start_method: StartMethod = "template"
 
 
 class CancelRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Cancel a probe, with a reason."""
 
-    id: str
-    reason: str = ""
+    id: Line
+    reason: Line = ""
 
 
 class LogRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The bounded log of one attempt; the newest when no attempt is named."""
 
-    id: str
+    id: Line
     attempt: Positive | None = None
 
 
 class AuditRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The audit trail, newest first, of one thing or of everything."""
 
-    id: str | None = None
+    id: Line | None = None
     limit: Positive = 200
 
 
@@ -134,7 +135,7 @@ class NodeFlagsRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=
     name: Name
     enabled: bool | None = None
     lab_eligible: bool | None = None
-    reason: str
+    reason: Line
 
 
 class LogView(Record, frozen=True, kw_only=True):
@@ -246,18 +247,18 @@ class HelloReply(Record, frozen=True, kw_only=True):
 class ClaimRequest(Record, frozen=True, kw_only=True):
     """May I work on this delivery? `delivery` is the acknowledgement subject of the message as the agent sees it."""
 
-    boot_id: str
-    job_id: str
-    delivery: str
+    boot_id: Token
+    job_id: Token
+    delivery: AckSubject
     num_delivered: Natural
 
 
 class ClaimGranted(Message, tag="claim.granted.v1", frozen=True, kw_only=True):
     """Yes: a new attempt. The token appears here and nowhere else."""
 
-    lease_id: str
+    lease_id: Token
     attempt: Positive
-    token: str
+    token: Token
     ttl_s: float
     cancel_requested: bool = False
 
@@ -265,7 +266,7 @@ class ClaimGranted(Message, tag="claim.granted.v1", frozen=True, kw_only=True):
 class ClaimAlreadyYours(Message, tag="claim.already_yours.v1", frozen=True, kw_only=True):
     """This boot works on it under this lease: drop the second delivery, go on, keep the new delivery alive."""
 
-    lease_id: str
+    lease_id: Token
     attempt: Positive
 
 
@@ -293,9 +294,9 @@ AnyClaim = ClaimGranted | ClaimAlreadyYours | ClaimTerminal | ClaimRetryAfter | 
 class RenewRequest(Record, frozen=True, kw_only=True):
     """I still work on it."""
 
-    boot_id: str
-    lease_id: str
-    token: str
+    boot_id: Token
+    lease_id: Token
+    token: Token
 
 
 class Renewed(Message, tag="renew.ok.v1", frozen=True, kw_only=True):
@@ -317,9 +318,9 @@ AnyRenewal = Renewed | Fenced
 class RefuseRequest(Record, frozen=True, kw_only=True):
     """This job cannot be done here, whatever its message says (unknown kind, undecodable)."""
 
-    boot_id: str
-    job_id: str
-    delivery: str
+    boot_id: Token
+    job_id: Token
+    delivery: AckSubject
     failure: Failure
 
 

@@ -7,10 +7,12 @@ costs nothing: the next one brings what it said (docs/adr/0006).
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from bus.errors import Failure
-from bus.messages.base import Message, Moment, Record
+from bus.messages.base import Facts, Integer, Line, Message, Moment, Natural, Positive, Record, Token
 from bus.states import ProbeState
 
 
@@ -38,32 +40,32 @@ class SamplePoint(StrEnum):
 class HostMemory(Record, frozen=True, kw_only=True):
     """Memory of the child process as the kernel counts it; `None` with a reason when it cannot be read."""
 
-    rss_bytes: int | None = None
-    pss_bytes: int | None = None
-    peak_rss_bytes: int | None = None
-    reason: str | None = None
+    rss_bytes: Integer | None = None
+    pss_bytes: Integer | None = None
+    peak_rss_bytes: Integer | None = None
+    reason: Line | None = None
 
 
 class GpuProcess(Record, frozen=True, kw_only=True):
     """A process that NVML lists on the card and that is not ours; it is shown, never adopted (spec S6)."""
 
-    pid: int
-    used_bytes: int | None = None
+    pid: Natural
+    used_bytes: Integer | None = None
 
 
 class GpuSample(Record, frozen=True, kw_only=True):
     """One reading of one card by UUID; a missing sensor is `None` and named in `unavailable` with the reason."""
 
-    uuid: str
-    used_bytes: int | None = None
-    free_bytes: int | None = None
-    total_bytes: int | None = None
-    process_bytes: int | None = None
-    utilization_percent: int | None = None
-    temperature_celsius: int | None = None
-    power_milliwatts: int | None = None
-    foreign: tuple[GpuProcess, ...] = ()
-    unavailable: dict[str, str] = {}
+    uuid: Line
+    used_bytes: Integer | None = None
+    free_bytes: Integer | None = None
+    total_bytes: Integer | None = None
+    process_bytes: Integer | None = None
+    utilization_percent: Integer | None = None
+    temperature_celsius: Integer | None = None
+    power_milliwatts: Integer | None = None
+    foreign: Annotated[tuple[GpuProcess, ...], Meta(max_length=256)] = ()
+    unavailable: Facts = {}
 
 
 class Sample(Record, frozen=True, kw_only=True):
@@ -79,53 +81,53 @@ class MemorySummary(Record, frozen=True, kw_only=True):
     """The four figures an operator asks for, all from one source."""
 
     source: MemorySource
-    before_bytes: int | None = None
-    after_load_bytes: int | None = None
-    peak_bytes: int | None = None
-    after_exit_bytes: int | None = None
-    gpu_reason: str | None = None
+    before_bytes: Integer | None = None
+    after_load_bytes: Integer | None = None
+    peak_bytes: Integer | None = None
+    after_exit_bytes: Integer | None = None
+    gpu_reason: Line | None = None
 
 
 class Reclaim(Record, frozen=True, kw_only=True):
     """Was the memory given back? The basis says what the verdict rests on (spec P8)."""
 
     verdict: Literal["reclaimed", "not_reclaimed", "not_applicable", "inconclusive"]
-    basis: str
-    baseline_bytes: int | None = None
-    after_exit_bytes: int | None = None
-    tolerance_bytes: int = 0
-    waited_ms: int = 0
+    basis: Line
+    baseline_bytes: Integer | None = None
+    after_exit_bytes: Integer | None = None
+    tolerance_bytes: Natural = 0
+    waited_ms: Natural = 0
     process_gone: bool
-    exit_status: str
+    exit_status: Line
 
 
 class Layer(Record, frozen=True, kw_only=True):
     """One isolation layer: was it really active, and if not, why."""
 
-    name: str
+    name: Line
     active: bool
-    detail: str = ""
+    detail: Line = ""
 
 
 class Isolation(Record, frozen=True, kw_only=True):
     """What kept the child offline and contained; `none` is said where there was none."""
 
-    layers: tuple[Layer, ...]
-    egress_barrier: str
-    containment: str
+    layers: Annotated[tuple[Layer, ...], Meta(max_length=256)]
+    egress_barrier: Line
+    containment: Line
     start_method: Literal["template", "fresh"]
-    refused_attempts: tuple[str, ...] = ()
+    refused_attempts: Annotated[tuple[Line, ...], Meta(max_length=256)] = ()
 
 
 class Output(Record, frozen=True, kw_only=True):
     """The answer to the fixed input. The input itself is kept as a hash only (spec P2)."""
 
-    input_sha256: str
-    vector_length: int
-    vector_sha256: str
+    input_sha256: Line
+    vector_length: Natural
+    vector_sha256: Line
     norm: float
-    first_values: tuple[float, ...]
-    dtype: str
+    first_values: Annotated[tuple[float, ...], Meta(max_length=256)]
+    dtype: Line
     finite: bool
     repeat_identical: bool
 
@@ -155,57 +157,57 @@ class ProbeEvidence(Record, frozen=True, kw_only=True):
     """All that was measured in one attempt. `kind` is always `measured` (spec A11)."""
 
     kind: Literal["measured"] = "measured"
-    adapter: str
-    adapter_version: str
-    device: str
-    batch_size: int
-    max_sequence_length: int
+    adapter: Line
+    adapter_version: Line
+    device: Line
+    batch_size: Natural
+    max_sequence_length: Natural
     timings: Timings
     memory: MemorySummary
-    samples: tuple[Sample, ...]
+    samples: Annotated[tuple[Sample, ...], Meta(max_length=256)]
     isolation: Isolation | None
     reclaim: Reclaim | None
     health: Health
     output: Output | None = None
-    runtime_facts: dict[str, str] = {}
+    runtime_facts: Facts = {}
 
 
 class PhaseMark(Record, frozen=True, kw_only=True):
-    """A state that an attempt entered, and when (the node's clock)."""
+    """A state that an attempt entered, and when (the node's clock); attempt 0 is the time in the queue."""
 
     state: ProbeState
     at: Moment
-    attempt: int
+    attempt: Natural
 
 
 class Evidence(Message, tag="evidence.v1", frozen=True, kw_only=True):
     """Common head of all evidence: who says it, under which lease, and in which order."""
 
-    node: str
-    boot_id: str
-    job_id: str
-    lease_id: str
-    attempt: int
-    sequence: int
+    node: Token
+    boot_id: Token
+    job_id: Token
+    lease_id: Token
+    attempt: Positive
+    sequence: Natural
     at: Moment
 
 
 class ProbePhase(Evidence, tag="probe.phase.v1", frozen=True, kw_only=True):
     """A probe entered a phase; `timeline` holds every phase of this attempt, this one last."""
 
-    timeline: tuple[PhaseMark, ...]
+    timeline: Annotated[tuple[PhaseMark, ...], Meta(max_length=256)]
 
 
 class ProbeFinished(Evidence, tag="probe.finished.v1", frozen=True, kw_only=True):
     """The attempt is over: the child is gone and reclaim was checked."""
 
-    timeline: tuple[PhaseMark, ...]
+    timeline: Annotated[tuple[PhaseMark, ...], Meta(max_length=256)]
     outcome: Literal["completed", "failed", "cancelled"]
     evidence: ProbeEvidence | None
     failure: Failure | None = None
-    log_ref: str
+    log_ref: Line
     log_text: str = ""
-    log_dropped_bytes: int = 0
+    log_dropped_bytes: Natural = 0
 
 
 class ScanFinished(Evidence, tag="scan.finished.v1", frozen=True, kw_only=True):

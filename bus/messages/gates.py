@@ -8,12 +8,10 @@ import msgspec
 
 from bus.digest import digest_of
 from bus.errors import Failure
-from bus.messages.base import Moment, Record
+from bus.messages.base import Line, Moment, Natural, Positive, Record
 from bus.messages.evidence import PhaseMark, ProbeEvidence
 from bus.states import JobState, ProbeState
 
-Natural = Annotated[int, msgspec.Meta(ge=0)]
-Positive = Annotated[int, msgspec.Meta(ge=1)]
 Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Digest = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9-]{0,23}\Z")]
@@ -100,22 +98,22 @@ class ScanView(Record, frozen=True, kw_only=True):
 class AdapterFacts(Record, frozen=True, kw_only=True):
     """One adapter as a node declares it. Declared support is never proven support (spec A2)."""
 
-    name: str
-    version: str
+    name: Line
+    version: Line
     executable: bool
-    reason: str | None = None
-    tasks: tuple[str, ...] = ()
-    modalities: tuple[str, ...] = ()
-    model_types: tuple[str, ...] = ()
-    formats: tuple[str, ...] = ()
+    reason: Line | None = None
+    tasks: tuple[Line, ...] = ()
+    modalities: tuple[Line, ...] = ()
+    model_types: tuple[Line, ...] = ()
+    formats: tuple[Line, ...] = ()
 
 
 class RuntimeEnvironment(Record, frozen=True, kw_only=True):
     """The interpreter and packages in which a node's child processes run; its digest is its identity."""
 
-    python: str
-    platform: str
-    packages: dict[str, str]
+    python: Line
+    platform: Line
+    packages: Annotated[dict[Line, Line], msgspec.Meta(max_length=2_000)]
     adapters: tuple[AdapterFacts, ...]
 
     def digest(self) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from bus.messages.base import Message, Moment
-from bus.messages.gates import Digest, Manifest, Name, Positive, RuntimeProfile, StartMethod
+from bus.messages.base import Message, Moment, Positive
+from bus.messages.gates import Digest, Manifest, Name, RuntimeProfile, StartMethod
 
 # The stream takes no larger job, and the gate queues none. Also the bound of evidence: a set that a scan could report
 # is one that a probe can be sent.

@@ -11,6 +11,8 @@ from bus.errors import ErrorCode, ModelForgeError
 from bus.ids import NAME, SCAN, new_id
 from bus.subjects import Lane
 
+ACK = "$JS.ACK.MF_JOBS.local-work.2.71.9.1700000000000000000.0"
+
 
 @given(st.from_regex(NAME, fullmatch=True), st.sampled_from(list(Lane)))
 def test_a_job_subject_comes_back_as_it_went(node: str, lane: Lane) -> None:
@@ -54,7 +56,15 @@ def test_both_forms_of_an_acknowledgement_are_read() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("reply", ["", "_INBOX.x", "$JS.ACK.a.b", "$JS.ACK.S.c.x.1.1.1.0", "$JS.API.STREAM.DELETE.X"])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "", "_INBOX.x", "$JS.ACK.a.b", "$JS.ACK.S.c.x.1.1.1.0", "$JS.API.STREAM.DELETE.X",
+        f"{ACK} x", f"{ACK}\r\nPUB a 1", f"{ACK}\n", f"{ACK}.>", f"{ACK}..", f"x{ACK}",
+        ACK.replace("71", "\u0661"), ACK.replace("71", "7" * 30), ACK.replace("MF_JOBS", "*"),
+        ACK.replace("local-work", ">"), ACK.replace("71", "-1"), f"{ACK}.1.2.3.4",
+    ],
+)  # fmt: skip
 def test_another_reply_is_not_an_acknowledgement(reply: str) -> None:
     with pytest.raises(ModelForgeError):
         subjects.parse_delivery(reply)
