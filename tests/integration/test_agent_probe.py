@@ -8,105 +8,27 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from adapters.faulty import FAULTS_FILE, Fault
+from adapters.faulty import Fault
 from adapters.payloads import EMBEDDING_INPUT
-from adapters.registry import runtime_environment
 from bus.codec import encode
 from bus.digest import sha256_hex
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.api import Fenced
 from bus.messages.evidence import MemorySource, ProbeFinished, SamplePoint
-from bus.messages.gates import Budgets, RuntimeProfile
-from bus.messages.jobs import CancelCommand, ProbeJob
-from node_agent.measure.nvml import Discovery
-from node_agent.probe_run import ProbeRunner
-from node_agent.probe_sampler import ProbeSampler
-from node_agent.worker import Child, ChildFactory, ExitStatus, WorkerSettings
-from tests.support.agent_jobs import NO_DIGEST, probe_job
-from tests.support.agents import AgentBench, agent_bench
+from bus.messages.gates import Budgets
+from bus.messages.jobs import CancelCommand
+from tests.support.probes import NO_CARD, ProbeBench, no_place_of_this_host, probe_bench
 from tests.support.waiting import until
 
 ALL_PHASES = ["loading", "healthchecking", "ready", "unloading"]
-NO_CARD = "a test has no card"
-
-
-class SeenChildren(ChildFactory):
-    """Remembers the children that it started."""
-
-    def __init__(self) -> None:
-        super().__init__(WorkerSettings(test_double=True))
-        self.children: list[Child] = []
-
-    async def start(self, adapter: str, **options: Any) -> Child:
-        child = await super().start(adapter, **options)
-        self.children.append(child)
-        return child
-
-
-class ProbeBench:
-    """A bench whose agent runs probes of the test double."""
-
-    def __init__(self, bench: AgentBench, factory: SeenChildren, scratch: Path) -> None:
-        self.bench, self.factory, self.scratch = bench, factory, scratch
-        self.controller = bench.controller
-        self.model = bench.root / "model"
-
-    def job(
-        self, *faults: Fault, budgets: Budgets | None = None, start_method: str = "fresh", **profile: Any
-    ) -> ProbeJob:
-        """A probe of a model with these faults; `profile` are fields of the profile."""
-        (self.model / FAULTS_FILE).write_bytes(encode(faults))
-        fields: dict[str, Any] = {"name": "tiny", "adapter": "faulty", "budgets": budgets or Budgets(), **profile}
-        return probe_job(self.bench.root, RuntimeProfile(**fields), start_method=start_method)
-
-    async def run(self, job: ProbeJob) -> ProbeFinished:
-        await self.controller.put(job)
-        return await self.finished(job)
-
-    async def finished(self, job: ProbeJob) -> ProbeFinished:
-        message = await self.controller.finished(job.job_id)
-        assert isinstance(message, ProbeFinished)
-        return message
-
-    async def reaches(self, job: ProbeJob, state: str) -> None:
-        await self.controller.until(lambda: state in self.controller.states(job.job_id))
-
-    def nothing_is_left(self) -> None:
-        assert all(child.gone for child in self.factory.children)
-        assert list(self.scratch.iterdir()) == []
 
 
 @pytest.fixture
 async def probes(tmp_path: Path) -> AsyncIterator[ProbeBench]:
-    async with agent_bench(tmp_path) as bench:
-        (bench.root / "model").mkdir()
-        (bench.root / "model" / "config.json").write_text("{}")
-        scratch = tmp_path / "scratch"
-        scratch.mkdir()
-        factory = SeenChildren()
-        runner = ProbeRunner(
-            factory,
-            artifact_root=bench.root,
-            scratch=scratch,
-            hash_threads=2,
-            cards=lambda: Discovery(reason=NO_CARD),
-            environment=lambda: runtime_environment(test_double=True),
-            test_double=True,
-        )
-        await bench.agent(probes=runner)
-        try:
-            yield ProbeBench(bench, factory, scratch)
-        finally:
-            await factory.close()
-
-
-def no_place_of_this_host(probes: ProbeBench, message: ProbeFinished) -> None:
-    text = encode(message).decode()
-    for place in (probes.bench.root, probes.scratch, Path.home()):
-        assert str(place) not in text
+    async with probe_bench(tmp_path) as bench:
+        yield bench
 
 
 @pytest.mark.parametrize("start_method", ["fresh", "template"])
@@ -304,70 +226,6 @@ async def test_files_that_are_not_the_approved_ones_start_no_child(
     assert message.failure.code == "ARTIFACT_CHANGED"
     assert message.failure.context["file"] in {"late.py", "config.json"}
     assert probes.factory.children == []
-
-
-@pytest.mark.parametrize(
-    ("field", "code"), [("set_digest", "ARTIFACT_CHANGED"), ("environment_id", "RUNTIME_INCOMPATIBLE")]
-)
-@pytest.mark.req("P5")
-async def test_a_job_for_another_set_or_environment_starts_no_child(probes: ProbeBench, field: str, code: str) -> None:
-    message = await probes.run(msgspec.structs.replace(probes.job(), **{field: NO_DIGEST}))
-    assert message.failure is not None
-    assert (message.outcome, message.failure.code) == ("failed", code)
-    assert NO_DIGEST in message.failure.context.values()
-    assert probes.factory.children == []
-
-
-@pytest.mark.req("P9")
-async def test_a_node_without_scratch_says_so_in_the_first_attempt(probes: ProbeBench) -> None:
-    """Silence would burn every attempt, and end as ATTEMPTS_EXHAUSTED."""
-    probes.scratch.rmdir()
-    message = await probes.run(probes.job())
-    probes.scratch.mkdir()
-    assert message.failure is not None
-    assert (message.outcome, message.failure.code, message.attempt) == ("failed", "NODE_FAULT", 1)
-    assert "No such file or directory" in message.failure.message
-    assert message.timeline[-1].state.value == "unloading"
-    assert message.log_ref.endswith("/attempt/1")
-    no_place_of_this_host(probes, message)
-
-
-@pytest.mark.req("P9")
-async def test_a_child_that_does_not_end_is_reported_with_what_was_measured(
-    probes: ProbeBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, refused = Child.terminate, []
-
-    async def stuck(child: Child, grace_s: float) -> ExitStatus:
-        status = await real(child, grace_s)
-        refused.append(status)
-        raise ModelForgeError(ErrorCode.NODE_FAULT, "the child did not end after SIGKILL")
-
-    monkeypatch.setattr(Child, "terminate", stuck)
-    message = await probes.run(probes.job())
-    assert refused
-    assert message.failure is not None
-    assert (message.outcome, message.failure.code) == ("failed", "NODE_FAULT")
-    assert message.evidence is not None
-    assert message.evidence.output is not None
-    assert message.evidence.reclaim is None
-
-
-@pytest.mark.req("P9")
-async def test_a_defect_after_the_steps_keeps_what_was_measured(
-    probes: ProbeBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def broken(*_: object, **__: object) -> None:
-        raise LookupError("/secret/place")
-
-    monkeypatch.setattr(ProbeSampler, "reclaim", broken)
-    message = await probes.run(probes.job())
-    assert message.failure is not None
-    assert (message.outcome, message.failure.code) == ("failed", "NODE_FAULT")
-    assert message.evidence is not None
-    assert message.evidence.output is not None
-    assert "/secret/place" not in encode(message).decode()
-    probes.nothing_is_left()
 
 
 @pytest.mark.req("P5")
