@@ -74,6 +74,17 @@ def test_commands_in_remedies_exist() -> None:
     assert unknown_commands("\n".join(info.remedy for info in CODES.values())) == []
 
 
+def test_the_readme_shows_what_a_real_run_of_the_demo_said() -> None:
+    """A placeholder is no capture; and a capture names no folder of the machine that it was made on."""
+    (capture,) = re.findall(
+        r"<!-- capture: begin -->\n```text\n(.*?)```\n<!-- capture: end -->", repo.text("README.md"), re.DOTALL
+    )
+
+    assert "lab_ready" in capture
+    assert "production=false" in capture
+    assert [line for line in capture.splitlines() if re.search(r"(?:^|[\s=])/\w", line)] == []
+
+
 @pytest.mark.parametrize("path", ADRS)
 def test_a_decision_has_context_decision_and_consequences(path: str) -> None:
     headings = re.findall(r"^## (.+)$", repo.text(path), re.MULTILINE)
