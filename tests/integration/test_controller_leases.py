@@ -198,8 +198,13 @@ async def test_no_claim_makes_the_controller_publish_elsewhere(tmp_path: Path, r
         await agent.hello()
         scan_id = await bench.scan()
         delivery = await agent.pull()
-        refused = await agent.claim(delivery, delivery=reply)
-        assert refused["kind"] == "claim.refused.v1"
+        if reply.startswith("$JS.ACK."):
+            refused = await agent.claim(delivery, delivery=reply)
+            assert refused["kind"] == "claim.refused.v1"
+        else:  # no acknowledgement subject at all: the decoder refuses the whole request
+            with pytest.raises(ModelForgeError) as caught:
+                await agent.claim(delivery, delivery=reply)
+            assert caught.value.code == ErrorCode.MALFORMED_MESSAGE
         assert (await bench.row("jobs.by_id", id=scan_id))["state"] == "queued"
         await bench.in_stream(scan_id)
 
