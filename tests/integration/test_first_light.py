@@ -82,7 +82,7 @@ def the_input_is_nowhere(stack: Stack) -> None:
     assert not [path.name for path in files if EMBEDDING_INPUT.encode() in path.read_bytes()]
 
 
-@pytest.mark.req("D3", "P1", "P10", "G5")
+@pytest.mark.req("P1", "P10", "G5")
 async def test_the_operator_watches_a_probe_live_and_cancels_it(tmp_path: Path) -> None:
     async with running_stack(tmp_path, minilm_root()) as (stack, operator):
         assessment = await prepared_assessment(operator)
