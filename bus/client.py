@@ -21,6 +21,7 @@ from bus.errors import ErrorCode, ModelForgeError
 from bus.js_replies import AlreadyQueued, JsError, StoredAck, read_ack, read_reply, too_large
 from bus.safe_client import SafeClient, is_authorization_error
 from bus.settings import Settings
+from bus.text import clean_line
 
 _log = logging.getLogger(__name__)
 _CONNECT_TRY_S: Final = 0.05
@@ -175,7 +176,8 @@ class BusClient:
 
         Raises:
             ModelForgeError: NOT_CONNECTED (nothing was sent), NO_CONTROLLER (nobody listens there), REQUEST_TIMEOUT
-                (the outcome is unknown), PERMISSION_DENIED (the server refused the subject), MESSAGE_TOO_LARGE.
+                (the outcome is unknown), PERMISSION_DENIED (the server refused the subject), MESSAGE_TOO_LARGE,
+                INVALID_ARGUMENT (no subject to publish to: empty, or with blanks).
         """
         try:
             return await self._exchange(subject, data, None, timeout_s)
@@ -203,6 +205,8 @@ class BusClient:
             raise ModelForgeError(ErrorCode.REQUEST_TIMEOUT, message) from error
         except errors.MaxPayloadError as error:
             raise too_large(subject, len(data)) from error
+        except errors.BadSubjectError as error:
+            raise _bad_subject(subject) from error
         except (errors.ConnectionClosedError, errors.ConnectionDrainingError, errors.OutboundBufferLimitError) as error:
             raise self._not_connected() from error
         finally:
@@ -216,13 +220,15 @@ class BusClient:
         """Send a core message: nobody confirms it.
 
         Raises:
-            ModelForgeError: NOT_CONNECTED (nothing was sent), MESSAGE_TOO_LARGE.
+            ModelForgeError: NOT_CONNECTED (nothing was sent), MESSAGE_TOO_LARGE, INVALID_ARGUMENT as `request`.
         """
         self._require_connection()
         try:
             await self._raw.publish(subject, data, reply=reply)
         except errors.MaxPayloadError as error:
             raise too_large(subject, len(data)) from error
+        except errors.BadSubjectError as error:
+            raise _bad_subject(subject) from error
         except (errors.ConnectionClosedError, errors.ConnectionDrainingError, errors.OutboundBufferLimitError) as error:
             raise self._not_connected() from error
 
@@ -369,6 +375,11 @@ class BusClient:
                 callback()
             except Exception:  # noqa: BLE001 -- logged whole; one listener's defect must not end the connection
                 _log.exception("a connection callback failed")
+
+
+def _bad_subject(subject: str) -> ModelForgeError:
+    # nats-py's own class for it is none that a caller looks for: it once ended the controller at every start.
+    return ModelForgeError(ErrorCode.INVALID_ARGUMENT, f"{clean_line(subject, 200)!r} is no subject to publish to")
 
 
 def _break(waiting: list[asyncio.Future[ErrorCode]], code: ErrorCode) -> None:

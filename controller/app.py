@@ -159,7 +159,10 @@ class Controller:
         extended = await self.sweeper.extend()
         if extended:
             _log.info("%d active leases were extended by one TTL", extended)
-        await self.reconciler.run()
+        for fault in await self.reconciler.run():
+            # A single node's or job's: it must not keep the controller from starting, and is tried again soon.
+            self.faults.record(Loop.RECONCILE, fault)
+            self.reconciler.request()
         self.intake.request_reset()
         await self._opened.puller.start()
         await self._opened.client.subscribe(subjects.INVENTORY_ALL, self.inventory.on_message)

@@ -9,7 +9,7 @@ from nats.aio.msg import Msg
 
 from bus import subjects
 from bus.codec import decode
-from bus.messages.inventory import NodeInventory
+from bus.messages.inventory import MAX_SLOTS, NodeInventory
 from controller import boots, jobs
 from controller.liveness import judge_inventory
 from controller.loops import Faults
@@ -48,6 +48,11 @@ class InventoryIntake:
             if len(self._told) >= MAX_REMEMBERED_BOOTS:
                 self._told.clear()
             self._told.add(inventory.boot_id)
+
+
+def usable_slots(said: int) -> int:
+    """A node's word on its slots as the bound of its work lane: JetStream takes no other, and one node's is no fault."""
+    return min(MAX_SLOTS, max(1, int(said)))
 
 
 def take(tx: Tx, inventory: NodeInventory, *, audit_dead: bool) -> bool:

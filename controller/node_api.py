@@ -19,6 +19,7 @@ from bus.subjects import Caller
 from controller import jobs, leases
 from controller.admission import Admission
 from controller.evidence_rules import clean_failure
+from controller.inventory import usable_slots
 from controller.reconcile import Reconciler
 from controller.settings import ControllerSettings
 from controller.settle import Settler
@@ -26,7 +27,6 @@ from controller.store.connection import Store
 from observability.counters import Counters, Operation, Outcome
 
 Handler = Callable[[Caller, Any], Awaitable[object]]
-MAX_SLOTS: Final = 1_024
 _log: Final = logging.getLogger("controller.node_api")
 
 
@@ -71,7 +71,7 @@ class NodeApi:
             message = f"the node {caller.name} cannot speak for {inventory.node}"
             raise ModelForgeError(ErrorCode.PERMISSION_DENIED, message)
         await self._admission.hello(inventory)
-        await self._ensure_consumers(caller.name, min(MAX_SLOTS, max(1, inventory.slots)))
+        await self._ensure_consumers(caller.name, usable_slots(inventory.slots))
         return api.HelloReply(
             lease_ttl_s=self._settings.lease_ttl_s, inventory_interval_s=self._settings.inventory_interval_s
         )

@@ -14,7 +14,6 @@ from typing import Final
 
 from bus import subjects
 from bus.client import BusClient
-from bus.errors import ModelForgeError
 from bus.streams import (
     StreamReport,
     delete_message,
@@ -24,9 +23,10 @@ from bus.streams import (
     list_subjects,
 )
 from controller import jobs
+from controller.inventory import usable_slots
 from controller.lease_rules import JobSnapshot
 from controller.loops import Wake
-from controller.settle import Settler
+from controller.settle import Settler, is_cut_off
 from controller.store.connection import Store
 from controller.store.tx import Tx
 
@@ -107,34 +107,44 @@ class Reconciler:
         """
         await self._wake.wait(self._interval_s)
         try:
-            await self.run()
+            faults = await self.run()
         except Exception:
             # What asked for this pass is not satisfied: the next step must not wait for the whole interval.
             self._wake.set()
             raise
+        if faults:
+            self._wake.set()
+            raise faults[0]
 
-    async def run(self) -> Plan:
-        """One comparison and its repairs; raises as `step` does."""
-        await self.ensure()
+    async def run(self) -> tuple[Exception, ...]:
+        """One comparison and its repairs; what kept a single node or job from being repaired, after all were tried.
+
+        Raises:
+            ModelForgeError: NOT_CONNECTED, REQUEST_TIMEOUT, STORE_UNAVAILABLE: what concerns all of them.
+        """
+        faults = await self.ensure()
         listed = await list_subjects(self._client, subjects.JOBS_STREAM, subjects.JOBS_ALL)
         ledger = await self._store.read(lambda tx: _ledger(tx, listed))
         found = plan(listed, ledger)
         missing = await self._missing(ledger, found.republish)
         if missing:
             await self._store.write(lambda tx: _republish(tx, missing))
-        faults: list[ModelForgeError] = []
         for subject in (*found.unknown, *(ledger.jobs[job_id].subject for job_id in found.settle)):
             try:
                 await self._take_away(subject, ledger)
-            except ModelForgeError as error:
+            except Exception as error:
+                if is_cut_off(error):
+                    raise
+                # Each is tried: one message that cannot be taken away holds up no other, nor the start.
+                _log.warning("%s was not taken out of the stream: %s", subject, error)
                 faults.append(error)
-        if faults:
-            # Each was tried: one message that cannot be taken away holds up no other.
-            raise faults[0]
-        return found
+        return tuple(faults)
 
-    async def ensure(self) -> StreamReport:
-        """Make and mend streams and every node's consumers; a stream that is made again begins above its mark."""
+    async def ensure(self) -> list[Exception]:
+        """Make and mend streams and every node's consumers; a stream that is made again begins above its mark.
+
+        What one node's consumers failed with is noted as drift and returned; the other nodes get theirs.
+        """
         marks = await self._store.read(_marks)
         above = {stream: mark + SEQUENCE_GAP for stream, mark in marks.items()}
         report = await ensure_streams(self._client, above)
@@ -143,13 +153,20 @@ class Reconciler:
             _log.warning("made streams, beginning at these sequences: %s", firsts)
             # Also what is published but not yet recorded when the store is lost again lies below the next beginning.
             await self._store.write(lambda tx: _mark(tx, firsts))
+        faults: list[Exception] = []
         for node, slots in await self._store.read(_nodes):
-            lanes = await ensure_node_consumers(self._client, node, ack_wait_s=self._lease_ttl_s, slots=slots)
-            report.drift += lanes.drift
+            try:
+                lanes = await ensure_node_consumers(self._client, node, ack_wait_s=self._lease_ttl_s, slots=slots)
+                report.drift += lanes.drift
+            except Exception as error:
+                if is_cut_off(error):
+                    raise
+                report.drift.append(f"{subjects.JOBS_STREAM}/{node}: its consumers cannot be made: {error}")
+                faults.append(error)
         for drift in report.drift:
             _log.error("stream drift: %s", drift)
         self.streams = stream_words(report)
-        return report
+        return faults
 
     async def _missing(self, ledger: Ledger, job_ids: Collection[str]) -> list[str]:
         """Those whose message is really gone: the outbox may have published one since the queue was listed."""
@@ -203,7 +220,7 @@ def _nodes(tx: Tx) -> list[tuple[str, int]]:
     found = []
     for row in tx.all("boots.all", limit=MAX_NODES):
         inventory = json.loads(row["inventory"]) if row["inventory"] else {}
-        found.append((row["name"], max(1, int(inventory.get("slots", DEFAULT_SLOTS)))))
+        found.append((row["name"], usable_slots(inventory.get("slots", DEFAULT_SLOTS))))
     return found
 
 

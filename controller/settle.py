@@ -46,6 +46,7 @@ class Settler:
 
         Raises:
             ModelForgeError: NOT_CONNECTED, REQUEST_TIMEOUT or STORE_UNAVAILABLE; the list is kept in the ledger.
+            Exception: whatever kept one job from being settled, after all were tried.
         """
         faults: list[Exception] = []
         page: _Page | None = _FIRST_PAGE
@@ -54,9 +55,10 @@ class Settler:
             for job, lease in found:
                 try:
                     await self.settle(job, lease.delivery if lease is not None else None)
-                except ModelForgeError as error:
-                    if error.code is ErrorCode.NOT_CONNECTED:
+                except Exception as error:
+                    if is_cut_off(error):
                         raise  # without a connection none can be settled
+                    _log.warning("the message of %s was not taken out of the stream: %s", job.id, error)
                     faults.append(error)
         if faults:
             raise faults[0]
@@ -89,10 +91,17 @@ class Settler:
     async def _acknowledge(self, delivery: str) -> None:
         try:
             await self._client.request(delivery, b"+ACK", timeout_s=ACK_TIMEOUT_S)
-        except ModelForgeError as error:
-            # No answer: the consumer is gone. The second look at the subject decides.
-            if error.code not in {ErrorCode.NO_CONTROLLER, ErrorCode.REQUEST_TIMEOUT}:
+        except Exception as error:
+            # No answer: the consumer is gone. Or the delivery, which is a node's word, is of no use in a way that
+            # nobody foresaw. The second look at the subject decides: what still lies there is deleted.
+            if is_cut_off(error):
                 raise
+            _log.warning("a final acknowledgement failed, the message is deleted instead: %s", error)
+
+
+def is_cut_off(error: Exception) -> bool:
+    """Is there no connection, so that going on with the next job is of no use?"""
+    return isinstance(error, ModelForgeError) and error.code in {ErrorCode.NOT_CONNECTED, ErrorCode.AUTH_FAILED}
 
 
 def _unsettled(tx: Tx, page: _Page) -> tuple[list[_Unsettled], _Page | None]:

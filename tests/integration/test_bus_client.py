@@ -291,3 +291,14 @@ async def test_a_dead_reader_is_noticed_and_replaced(stack: NatsStack) -> None:
         del client.raw._ps.parse
         await back.wait()
     assert await client.round_trip() > 0
+
+
+@pytest.mark.parametrize("subject", ["mf.cmd.a b", "", "mf.cmd.a\tb"])
+async def test_a_subject_that_is_none_is_a_typed_error(stack: NatsStack, subject: str) -> None:
+    client = await stack.connect("controller")
+    with pytest.raises(ModelForgeError) as published:
+        await client.publish(subject, b"")
+    with pytest.raises(ModelForgeError) as requested:
+        await client.request(subject, b"", timeout_s=1.0)
+    assert {published.value.code, requested.value.code} == {ErrorCode.INVALID_ARGUMENT}
+    assert await client.round_trip() > 0
