@@ -269,7 +269,7 @@ CODES: Final[dict[ErrorCode, CodeInfo]] = {
         "There is no NATS server at this address.", "Start one with `modelforge up`, or set `client.url`.",
         _LATER, _NONE, Exit.UNREACHABLE),
     ErrorCode.AUTH_FAILED: _info(
-        "The NATS server refused the credentials.", "Check `client.credentials` in `modelforge config show`.",
+        "The NATS server refused the key, or there is no usable key file.", "Check `client.credentials` in `modelforge config show`.",
         _FIX, _NONE, Exit.UNREACHABLE),
     ErrorCode.NO_CONTROLLER: _info(
         "The NATS server answers, but no controller does.", "Start the controller, then try again.",

@@ -11,6 +11,7 @@ from bus import subjects
 from bus.client import BusClient, Connection
 from bus.codec import decode, encode
 from bus.errors import ErrorCode, ModelForgeError
+from bus.files import read_bounded
 from bus.ids import check_name
 from bus.messages.api import AnyReply, Failed
 from bus.settings import ClientSettings
@@ -21,6 +22,7 @@ Rep = TypeVar("Rep")
 
 ENDPOINT_FILE: Final = Path("run") / "endpoint.json"
 _MAX_ENDPOINT_BYTES: Final = 65_536
+_MAX_KEY_BYTES: Final = 65_536
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,9 +51,11 @@ class Operator:
         """Connect as `settings.user`.
 
         Raises:
-            ModelForgeError: NOT_CONNECTED, AUTH_FAILED, INVALID_ARGUMENT for a bad user name.
+            ModelForgeError: NOT_CONNECTED, INVALID_ARGUMENT for a bad user name, AUTH_FAILED when the server refuses
+                the key or its file is no small regular file.
         """
         user = check_name(settings.user, "user")
+        _look_at_key(Path(settings.credentials))
         connection = Connection(
             url=settings.url,
             credentials=settings.credentials,
@@ -88,6 +92,16 @@ class Operator:
         await self.close()
 
 
+def _look_at_key(path: Path) -> None:
+    """The client library reads the file whole, in the event loop: a device or a pipe would never end there."""
+    try:
+        read_bounded(path, _MAX_KEY_BYTES)
+    except OSError as error:
+        message = f"the key file {path} cannot be used: {error.strerror or error}"
+        hint = "Name the file of an NKey seed with `--credentials`, or in `client.credentials`."
+        raise ModelForgeError(ErrorCode.AUTH_FAILED, message, hint=hint) from error
+
+
 def resolve_client(settings: ClientSettings, state: Path) -> ClientSettings:
     """Fill in what the settings leave open (url, user, credentials) from the stack that runs in `state`.
 
@@ -121,8 +135,7 @@ def read_endpoint(state: Path) -> Endpoint:
     """
     path = state / ENDPOINT_FILE
     try:
-        with path.open("rb") as file:
-            return decode(file.read(_MAX_ENDPOINT_BYTES), Endpoint)
+        return decode(read_bounded(path, _MAX_ENDPOINT_BYTES), Endpoint)
     except FileNotFoundError as error:
         raise ModelForgeError(
             ErrorCode.NOT_CONNECTED,

@@ -15,9 +15,12 @@ import msgspec
 import platformdirs
 
 from bus.errors import ErrorCode, ModelForgeError
+from bus.files import read_bounded
 
 APP: Final = "modelforge"
 CONFIG_VARIABLE: Final = "MODELFORGE_CONFIG"
+# More than every key there is, with room for comments.
+MAX_FILE_BYTES: Final = 1_048_576
 STATE_VARIABLE: Final = "MODELFORGE_STATE"
 # The whole file is checked by everybody; a section of another process is allowed, an unknown one is not.
 SECTIONS: Final = ("client", "server", "controller", "node", "up")
@@ -85,10 +88,10 @@ def read_file(path: Path) -> dict[str, Any]:
             section.
     """
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(read_bounded(path, MAX_FILE_BYTES).decode())
     except OSError as error:
         raise ModelForgeError(ErrorCode.CONFIG_UNREADABLE, f"{path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelForgeError(ErrorCode.CONFIG_UNREADABLE, f"{path}: {error}") from error
     for section, content in document.items():
         if section not in SECTIONS or not isinstance(content, dict):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modelforge.cli.main import main
+from modelforge.entry import main
 
 if __name__ == "__main__":
     main()

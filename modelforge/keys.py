@@ -12,6 +12,7 @@ import nkeys
 
 from bus.accounts import NodeKey, UserKey
 from bus.errors import ErrorCode, ModelForgeError
+from bus.files import read_bounded
 from bus.ids import check_name
 
 _SEED_BYTES: Final = 32
@@ -46,8 +47,7 @@ def public_key(path: Path) -> str:
         ModelForgeError: AUTH_FAILED when the file cannot be read or holds no seed of a user.
     """
     try:
-        with path.open("rb") as file:
-            seed = bytearray(file.read(_MAX_SEED_FILE_BYTES).strip())
+        seed = bytearray(read_bounded(path, _MAX_SEED_FILE_BYTES).strip())
         key: bytes = nkeys.from_seed(seed).public_key
     except OSError as error:
         raise ModelForgeError(ErrorCode.AUTH_FAILED, f"{path}: {error.strerror or error}") from error

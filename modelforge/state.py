@@ -42,8 +42,15 @@ class StateFolder:
         write_private(self.endpoint, json.dumps(document, indent=2) + "\n")
 
     def remove_endpoint(self) -> None:
-        """Nobody answers any more; a command says so at once instead of waiting for a dial."""
-        self.endpoint.unlink(missing_ok=True)
+        """Nobody answers any more; a command says so at once instead of waiting for a dial.
+
+        Raises:
+            ModelForgeError: STORE_UNAVAILABLE, also for a folder in the file's place.
+        """
+        try:
+            self.endpoint.unlink(missing_ok=True)
+        except OSError as error:
+            raise unwritable(self.endpoint, error) from error
 
 
 def unwritable(path: Path, error: OSError) -> ModelForgeError:

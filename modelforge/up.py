@@ -219,6 +219,7 @@ async def running(plan: Plan, tell: Callable[[str], None]) -> AsyncIterator[tupl
     lock = StateLock(plan.state.lock)
     lock.acquire()
     try:
+        plan.state.remove_endpoint()  # a killed stack leaves its address; what cannot be replaced is told before a start
         stack, supervisor = build_stack(plan, tell)
         try:
             await supervisor.start(stack.part_started)
@@ -235,14 +236,16 @@ async def running(plan: Plan, tell: Callable[[str], None]) -> AsyncIterator[tupl
 async def _stop(stack: Stack, supervisor: Supervisor) -> None:
     """Take the address away first, then end the parts; a second signal kills instead of waiting."""
     stack.tell("stopping; Ctrl-C now ends everything at once")
-    stack.plan.state.remove_endpoint()
-    stopping = asyncio.ensure_future(_stop_all(stack, supervisor))
     try:
-        await asyncio.shield(stopping)
-    except asyncio.CancelledError:
-        supervisor.kill()
-        await stopping
-        raise
+        stack.plan.state.remove_endpoint()
+    finally:
+        stopping = asyncio.ensure_future(_stop_all(stack, supervisor))
+        try:
+            await asyncio.shield(stopping)
+        except asyncio.CancelledError:
+            supervisor.kill()
+            await stopping
+            raise
 
 
 async def _stop_all(stack: Stack, supervisor: Supervisor) -> None:

@@ -11,9 +11,11 @@ import rich_click as click
 
 from bus import verbs
 from bus.errors import ErrorCode, ModelForgeError
+from bus.files import read_bounded
 from bus.ids import now
 from bus.messages.api import ById, Page, ProfileRequest
 from bus.messages.gates import Budgets, RuntimeProfile
+from bus.settings import MAX_FILE_BYTES
 from modelforge import format as text
 from modelforge.cli.command import App, Command
 from modelforge.cli.session import with_operator
@@ -68,10 +70,10 @@ def read_toml(file: Path) -> dict[str, Any]:
         ModelForgeError: CONFIG_UNREADABLE, with line and column for a syntax error.
     """
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(read_bounded(file, MAX_FILE_BYTES).decode())
     except OSError as error:
         raise ModelForgeError(ErrorCode.CONFIG_UNREADABLE, f"{file}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelForgeError(ErrorCode.CONFIG_UNREADABLE, f"{file}: {error}") from error
 
 

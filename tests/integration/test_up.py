@@ -90,6 +90,23 @@ def test_kill_9_of_up_leaves_no_orphan_and_the_next_up_starts(up: UpProcess, tmp
         assert again.end() == 0
 
 
+def test_a_folder_in_the_place_of_the_address_is_told_before_anything_starts(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    (state / "run" / "endpoint.json").mkdir(parents=True)
+    result = modelforge_here(state, "up", "--port", "0", "--json")
+    assert result.code == 3
+    assert '"code":"STORE_UNAVAILABLE"' in result.out
+    assert not (state / "server").exists()
+
+
+def test_an_address_that_cannot_be_removed_keeps_no_part_alive(up: UpProcess) -> None:
+    (up.state / "run" / "endpoint.json").unlink()
+    (up.state / "run" / "endpoint.json").mkdir()
+    assert up.end(signal.SIGINT) == 3
+    assert "error: STORE_UNAVAILABLE: " in up.err
+    wait_gone(list(up.pids().values()), 0.1)
+
+
 def test_a_part_that_does_not_come_up_is_named_with_its_log(tmp_path: Path) -> None:
     state = tmp_path / "state"
     (state / "controller" / "ledger.db").mkdir(parents=True)
