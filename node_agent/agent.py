@@ -21,7 +21,7 @@ from node_agent.claims import Claims
 from node_agent.controller_api import ControllerApi
 from node_agent.inventory import Inventory
 from node_agent.lane import WorkLane
-from node_agent.waiting import Backoff, is_transient, unless
+from node_agent.waiting import Backoff, end_tasks, is_transient, unless
 
 HELLO_TIMEOUT_S: Final = 10.0
 # After one of these, this process does not speak for the node.
@@ -79,12 +79,9 @@ class Agent:
         try:
             await asyncio.wait((pulling, publishing, stopping, self._over), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            pulling.cancel()
+            await end_tasks(pulling)
             await self._lane.end(0.0 if self._over.done() else grace_s)
-            tasks: list[asyncio.Task[Any]] = [pulling, publishing, stopping, *([self._hello] if self._hello else [])]
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+            await end_tasks(publishing, stopping, *([self._hello] if self._hello else []))
         for reason in (pulling, publishing, self._over):
             if reason.done() and not reason.cancelled():
                 reason.result()

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from bus.errors import ErrorCode, ModelForgeError
 from node_agent.artifact_hash import Watch
 from node_agent.claims import Lease
+from node_agent.waiting import end_tasks
 
 T = TypeVar("T")
 # Every block of a file is followed by a look at the reins; only a dead file system takes longer than this.
@@ -29,11 +30,9 @@ async def guarded(work: Coroutine[Any, Any, T], lease: Lease, *, total_s: float)
     try:
         await asyncio.wait((task, *signals), timeout=max(0.0, total_s), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for signal in signals:
-            signal.cancel()
-        # Work that has a result keeps it: a cancel that comes too late is too late.
-        task.cancel()
-        await asyncio.wait((task, *signals))
+        # Work that has a result keeps it: a cancel that comes too late is too late. What it does at its own end may
+        # take as long as a thread: it is not cancelled a second time before.
+        await end_tasks(task, *signals, again_s=THREAD_END_S + 1.0)
     if not task.cancelled():
         return _result(task)
     if lease.end is not None:

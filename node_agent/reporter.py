@@ -24,7 +24,7 @@ from bus.messages.evidence import Evidence, PhaseMark, ProbeFinished, ProbePhase
 from bus.states import ProbeState
 from node_agent.claims import Lease
 from node_agent.controller_api import Boot
-from node_agent.waiting import Backoff, happened, monotonic_deadline
+from node_agent.waiting import Backoff, end_tasks, happened, monotonic_deadline
 
 # The stream refuses more than 512 KiB; the rest is for headers.
 MAX_EVIDENCE_BYTES: Final = 508 * 1024
@@ -90,9 +90,8 @@ class Reporter:
     async def _stop_sender(self) -> None:
         sender, self._sender = self._sender, None
         if sender is not None:
-            sender.cancel()
-            await asyncio.wait((sender,))
-            if not sender.cancelled() and (error := sender.exception()) is not None:
+            await end_tasks(sender)
+            if sender.done() and not sender.cancelled() and (error := sender.exception()) is not None:
                 _log.error("the phases of lease %s were not all reported", self._lease.id, exc_info=error)
 
     async def _send_phases(self) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Coroutine
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from bus.errors import ErrorCode, ModelForgeError, Retry
 from bus.ids import now
 
 T = TypeVar("T")
+CANCEL_AGAIN_S: Final = 1.0
+MAX_CANCELS: Final = 30
+_log = logging.getLogger(__name__)
 
 
 class Backoff:
@@ -61,6 +65,21 @@ async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
         await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
         return task.result() if task.done() else None
     finally:
-        task.cancel()
-        stopping.cancel()
-        await asyncio.wait((task, stopping))
+        await end_tasks(task, stopping)
+
+
+async def end_tasks(*tasks: asyncio.Future[Any], again_s: float = CANCEL_AGAIN_S) -> None:
+    """Cancel `tasks` and wait until they have ended; what they ended with stays in them.
+
+    One cancel is not enough: `asyncio.wait_for` of Python 3.11 keeps its result, or its error, when that comes in the
+    same moment, and the cancel is lost. A task that goes on is cancelled again after `again_s`.
+    """
+    living = {task for task in tasks if not task.done()}
+    for _ in range(MAX_CANCELS):
+        if not living:
+            return
+        for task in living:
+            task.cancel()
+        _, living = await asyncio.wait(living, timeout=again_s)
+    if living:
+        _log.error("%d tasks did not end after %d cancels", len(living), MAX_CANCELS)

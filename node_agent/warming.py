@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from node_agent.waiting import end_tasks
 from node_agent.worker import ChildFactory
 
 _log = logging.getLogger(__name__)
@@ -32,8 +33,7 @@ class Warmer:
         """Give up what has not ended; call it before the factory is closed, which waits for a template that starts."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.wait((task,))
+            await end_tasks(task)
 
     async def _warm(self) -> None:
         try:
