@@ -86,7 +86,7 @@ class Controller:
         )
         self.outbox = Outbox(store, client, counters, self.reconciler.request)
         self.sweeper = Sweeper(store, settings)
-        self.intake = Intake(store, client, opened.puller, counters, self.reconciler.request)
+        self.intake = Intake(store, client, opened.puller, counters, self.reconciler.request, self.faults)
         self.inventory = InventoryIntake(store, self.faults)
         self.admission = Admission(store, self.send_command, settings.prove_wait_s)
         self.service = ControllerService(

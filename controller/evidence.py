@@ -37,6 +37,8 @@ from observability.counters import Outcome
 T = TypeVar("T")
 MAX_LOG_CHARS: Final = 400_000
 MAX_ID_CHARS: Final = 64
+FIRST_MOMENT: Final = datetime.min.replace(tzinfo=UTC)
+LAST_MOMENT: Final = datetime.max.replace(tzinfo=UTC)
 
 
 def apply(tx: Tx, message: AnyEvidence, subject_node: str) -> Outcome:
@@ -90,7 +92,13 @@ def _take_steps(tx: Tx, job: JobSnapshot, lease: LeaseSnapshot, sequence: int, s
 
 def _utc(at: datetime) -> datetime:
     """A node's time with its zone: one without would break whoever compares it with another."""
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    if at.tzinfo is None:
+        return at.replace(tzinfo=UTC)
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        # The first or last day of the calendar in a zone that is a day off: a moment all the same, not a fault.
+        return FIRST_MOMENT if at.year == FIRST_MOMENT.year else LAST_MOMENT
 
 
 def _end_probe(tx: Tx, message: ProbeFinished, job: JobSnapshot, lease: LeaseSnapshot, ending: Ending) -> Outcome:

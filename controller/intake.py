@@ -1,7 +1,8 @@
 """The loop that takes evidence from the stream: pull one, commit, then acknowledge (spec D1, G6).
 
 Exactly one message is in hand at a time. What cannot be understood is audited and ended, so that it never comes
-back; what could not be committed is given back.
+back; what could not be committed is given back. Only an outage of the ledger or the bus pauses the loop: it reads for
+all nodes, and what one of them sends must not hold up the others.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from bus.lease_puller import ConsumerGone, Delivered, LeasePuller
 from bus.messages.evidence import AnyEvidence
 from controller import jobs
 from controller.evidence import apply
-from controller.loops import Wake
+from controller.loops import Faults, Wake
 from controller.store.connection import Store
 from controller.store.tx import Tx
 from observability.counters import Counters, Operation, Outcome
+from observability.vitals import Loop
 
 PULL_WAIT_S: Final = 20.0
 ACK_TIMEOUT_S: Final = 2.0
@@ -45,7 +47,9 @@ class Intake:
         puller: LeasePuller,
         counters: Counters,
         on_missing_consumer: Callable[[], None],
+        faults: Faults,
     ) -> None:
+        self._faults = faults
         self._on_missing_consumer = on_missing_consumer
         self._reset_wake = Wake()
         self._store = store
@@ -105,7 +109,7 @@ class Intake:
             _log.info("unacknowledged evidence comes again by itself only: %s", error)
 
     async def take(self, delivered: Delivered) -> None:
-        """Handle one delivery to its acknowledgement, its end or its return; raises as `step` does.
+        """Handle one delivery to its acknowledgement, its end or its return; raises as `step` does, for outages only.
 
         What becomes of a message that ended in an error is its code's `ack` in the table of errors. A code without a
         word about messages is a defect here: given back a few times, then ended, so that it never comes for ever.
@@ -117,22 +121,32 @@ class Intake:
             if action in {AckAction.ACK, AckAction.TERM}:
                 await self._end(delivered, error, action)
                 return
-            if error.info.retry is Retry.LATER or delivered.num_delivered < MAX_DELIVERIES:
+            if error.info.retry is Retry.LATER:
                 await self._give_back(delivered)
                 raise
-            _log.exception("evidence on %s cannot be handled and is ended", delivered.subject)
-            await self._end(delivered, error, AckAction.TERM)
+            await self._again_or_never(delivered, error, error)
             return
-        except Exception:
-            if delivered.num_delivered < MAX_DELIVERIES:
-                await self._give_back(delivered)
-                raise
-            _log.exception("evidence on %s cannot be handled and is ended", delivered.subject)
+        except (ValueError, ArithmeticError) as error:
+            # A number or a text that no column and no clock can hold: another try would end in the same way.
+            self._faults.record(Loop.EVIDENCE, error)
+            bad = ModelForgeError(ErrorCode.MALFORMED_MESSAGE, "the evidence holds a value that cannot be stored")
+            await self._end(delivered, bad, AckAction.TERM)
+            return
+        except Exception as error:  # noqa: BLE001 -- told, counted and tried again: it must not stop the others
             defect = ModelForgeError(ErrorCode.INTERNAL, "the evidence could not be handled")
-            await self._end(delivered, defect, AckAction.TERM)
+            await self._again_or_never(delivered, error, defect)
             return
         self._counters.count(Operation.EVIDENCE, applied)
         await self._answer(delivered, b"+ACK")
+
+    async def _again_or_never(self, delivered: Delivered, error: Exception, reason: ModelForgeError) -> None:
+        """A defect: told and counted, tried a few times, then ended. The loop goes on to the next message at once."""
+        self._faults.record(Loop.EVIDENCE, error)
+        if delivered.num_delivered < MAX_DELIVERIES:
+            await self._give_back(delivered)
+            return
+        _log.error("evidence on %s cannot be handled and is ended", delivered.subject)
+        await self._end(delivered, reason, AckAction.TERM)
 
     async def _apply(self, delivered: Delivered) -> Outcome:
         node = subjects.parse_node(delivered.subject)

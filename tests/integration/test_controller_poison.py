@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bus.client import BusClient
+from bus.messages.evidence import AnyEvidence
 from bus.streams import StoredMessage, ensure_node_consumers
 from bus.streams import last_message as real_last_message
+from controller.evidence import apply
+from controller.store.tx import Tx
+from observability.counters import Outcome
 from observability.vitals import Loop
 from tests.support.controllers import Bench, controller_bench
 from tests.support.waiting import until
+
+QUICK_ENOUGH_S = 5.0
 
 
 async def in_ledger(bench: Bench, job_id: str, *states: str) -> None:
@@ -105,3 +112,44 @@ async def test_absurd_slots_on_record_are_brought_into_their_bounds(tmp_path: Pa
         await bench.start()
         info = await bench.client.js("CONSUMER.INFO.MF_JOBS.local-work")
         assert info["config"]["max_ack_pending"] == 1_024
+
+
+@pytest.mark.req("D1")
+async def test_the_bad_evidence_of_one_node_keeps_nobody_else_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def poisoned(tx: Tx, message: AnyEvidence, node: str) -> Outcome:
+        if node == "evil":
+            raise KeyError(node)
+        return apply(tx, message, node)
+
+    monkeypatch.setattr("controller.intake.apply", poisoned)
+    async with controller_bench(tmp_path, nodes=("local", "evil")) as bench:
+        evil, good = await bench.agent("evil"), await bench.agent("local")
+        await evil.hello()
+        await good.hello()
+        lie = evil.phase("prb-0000000000", {"lease_id": "lse-0000000000", "attempt": 1}, 1, "loading")
+        for _ in range(40):
+            await evil.publish(lie)
+        scan_id = await bench.scan()
+        await good.finish_scan(await good.pull())
+        await asyncio.wait_for(in_ledger(bench, scan_id, "succeeded"), QUICK_ENOUGH_S)
+        assert bench.controller.faults.counts[Loop.EVIDENCE] >= 40
+
+
+@pytest.mark.req("D1")
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
+async def test_a_moment_at_the_end_of_the_calendar_is_no_fault(tmp_path: Path, at: str) -> None:
+    async with controller_bench(tmp_path) as bench:
+        agent = await bench.agent()
+        await agent.hello()
+        probe_id = await bench.queue(await bench.assessed(agent))
+        lease = await agent.claim(await agent.pull())
+        mark = {"state": "loading", "at": at, "attempt": 1}
+        await agent.publish(agent.phase(probe_id, lease, 1, at=at, timeline=[mark]))
+
+        async def loading() -> bool:
+            return bool((await bench.probe(probe_id))["state"] == "loading")
+
+        await until(loading, "the phase is taken")
+        assert bench.controller.faults.counts[Loop.EVIDENCE] == 0

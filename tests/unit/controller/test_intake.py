@@ -9,12 +9,14 @@ import pytest
 
 from bus.client import BusClient
 from bus.codec import encode
-from bus.errors import CODES, AckAction, ErrorCode, ModelForgeError
+from bus.errors import CODES, AckAction, ErrorCode, ModelForgeError, Retry
 from bus.lease_puller import Delivered, LeasePuller
 from bus.messages.evidence import ProbePhase
 from controller.intake import MAX_DELIVERIES, Intake
+from controller.loops import Faults
 from controller.store.connection import Store
 from observability.counters import Counters, Operation, Outcome
+from observability.vitals import Loop
 from tests.support.proven import AT, proven_marks
 
 WORD = ProbePhase(
@@ -33,9 +35,11 @@ class Bench:
         self.error = error
         self.answers: list[bytes] = []
         self.counters = Counters()
+        self.faults = Faults()
         self.intake = Intake(
-            cast("Store", self), cast("BusClient", self), cast("LeasePuller", None), self.counters, lambda: None
-        )
+            cast("Store", self), cast("BusClient", self), cast("LeasePuller", None), self.counters, lambda: None,
+            self.faults,
+        )  # fmt: skip
 
     async def write(self, _change: Callable[[Any], Any]) -> Outcome:
         error, self.error = self.error, None
@@ -57,8 +61,10 @@ async def take(bench: Bench, message: Delivered) -> bytes:
     """The one answer to the message, whatever the intake raises."""
     try:
         await bench.intake.take(message)
-    except (ModelForgeError, ValueError):
+    except ModelForgeError as error:
         assert bench.answers[0].startswith(b"-NAK"), "only what is given back is a fault of the loop"
+        pauses = error.info.retry is Retry.LATER
+        assert pauses, "only an outage pauses the loop that reads for all nodes"
     [answer] = bench.answers
     return answer
 
@@ -81,10 +87,20 @@ async def test_what_cannot_be_read_is_ended(data: bytes) -> None:
     assert (await take(Bench(None), delivered(data=data))).startswith(b"+TERM")
 
 
-@pytest.mark.parametrize("error", [ValueError("a defect"), ModelForgeError(ErrorCode.INTERNAL, "a defect")])
+@pytest.mark.parametrize("error", [KeyError("a defect"), ModelForgeError(ErrorCode.INTERNAL, "a defect")])
 async def test_a_defect_is_tried_a_few_times_and_then_ended(error: Exception) -> None:
-    assert (await take(Bench(error), delivered(MAX_DELIVERIES - 1))).startswith(b"-NAK")
+    bench = Bench(error)
+    assert (await take(bench, delivered(MAX_DELIVERIES - 1))).startswith(b"-NAK")
+    assert bench.faults.counts[Loop.EVIDENCE] == 1
     assert (await take(Bench(error), delivered(MAX_DELIVERIES))).startswith(b"+TERM INTERNAL")
+
+
+@pytest.mark.req("D1")
+@pytest.mark.parametrize("error", [ValueError("a surrogate"), OverflowError("a number without end")])
+async def test_what_no_column_can_hold_is_ended_at_once(error: Exception) -> None:
+    bench = Bench(error)
+    assert (await take(bench, delivered(1))).startswith(b"+TERM MALFORMED_MESSAGE")
+    assert bench.faults.counts[Loop.EVIDENCE] == 1
 
 
 async def test_an_outage_is_waited_out_however_long() -> None:
