@@ -19,6 +19,7 @@ from bus.messages.gates import Purpose
 from modelforge import format as text
 from modelforge.cli.artifact import require_digest_or_prefix
 from modelforge.cli.command import App, Command
+from modelforge.cli.hints import after_approval
 from modelforge.cli.session import with_operator
 
 if TYPE_CHECKING:
@@ -50,20 +51,22 @@ def add(app: App, set_: str, reason: str, purpose: Purpose, confirm: str | None)
     """Approve exactly the set SET for one purpose."""
     named = require_digest_or_prefix(set_)
 
-    async def work(operator: Operator) -> Approval:
-        exact = await operator.call(verbs.ARTIFACTS_SHOW, ById(id=named))
-        app.out.note(
-            f"approving {exact.digest} for {purpose}: {text.count(exact.file_count, 'file')}, "
-            f"{text.size(exact.size_bytes)}"
-        )
-        if len(named.removeprefix("sha256:")) < _DIGEST_DIGITS:
-            _confirm(exact, confirm)
-        request = ApproveRequest(set_digest=exact.digest, purpose=purpose, reason=reason)
-        return await operator.call(verbs.APPROVALS_ADD, request)
+    exact = with_operator(app, lambda operator: operator.call(verbs.ARTIFACTS_SHOW, ById(id=named)))
+    app.out.note(
+        f"approving {exact.digest} for {purpose}: {text.count(exact.file_count, 'file')}, {text.size(exact.size_bytes)}"
+    )
+    if len(named.removeprefix("sha256:")) < _DIGEST_DIGITS:
+        # Between two connections and not inside one: a question asked inside the loop swallows Ctrl-C.
+        _confirm(exact, confirm)
+    request = ApproveRequest(set_digest=exact.digest, purpose=purpose, reason=reason)
 
-    made = with_operator(app, work)
+    async def work(operator: Operator) -> tuple[Approval, tuple[str, ...]]:
+        approval = await operator.call(verbs.APPROVALS_ADD, request)
+        return approval, await after_approval(operator, approval)
+
+    made, hints = with_operator(app, work)
     app.out.result("approval", made, lambda: _card(made))
-    app.next("modelforge probe queue ASSESSMENT --wait")
+    app.next(*hints)
 
 
 def _confirm(exact: ArtifactSet, confirm: str | None) -> None:

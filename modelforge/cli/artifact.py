@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 import rich_click as click
 
 from bus import verbs
-from bus.errors import ErrorCode, ModelForgeError
+from bus.errors import ErrorCode, Exit, ModelForgeError
 from bus.ids import now
 from bus.messages.api import ById, Page, ScanRequest
 from bus.states import JOB
 from modelforge import format as text
 from modelforge.cli.command import App, Command
+from modelforge.cli.hints import after_scan
 from modelforge.cli.session import pick_node, wait_until, with_operator
 
 if TYPE_CHECKING:
@@ -53,20 +54,38 @@ def scan(
 ) -> int:
     """Hash every file of the folder PATH, which is relative to the node's artifact root."""
 
-    async def work(operator: Operator) -> ScanView:
+    async def work(operator: Operator) -> tuple[ScanView, tuple[str, ...]]:
         target = await pick_node(operator, node)
         request = ScanRequest(node=target, path=path, request_id=request_id or uuid.uuid4().hex)
         queued = await operator.call(verbs.ARTIFACTS_SCAN, request)
         app.out.progress.phase(f"scan {queued.id} of {target}:{path} queued")
-        return await follow_scan(operator, app, queued, timeout_s) if wait else queued
+        view = await follow_scan(operator, app, queued, timeout_s) if wait else queued
+        return view, await after_scan(operator, view)
 
-    view = with_operator(app, work)
+    view, hints = with_operator(app, work)
     if view.failure is not None:
         raise ModelForgeError.from_failure(view.failure)
     app.out.result("scan", view, lambda: _scan_card(view))
-    if view.set_digest is not None:
-        app.next(f"modelforge assess {text.short(view.set_digest)} --profile PROFILE --node {view.node}")
+    app.next(*hints)
+    if not JOB.is_terminal(view.state):
+        app.next(f"modelforge artifact scan-show {view.id}")
     return 0
+
+
+@artifact.command("scan-show", cls=Command)
+@click.argument("id_", metavar="ID")
+@click.pass_obj
+def scan_show(app: App, id_: str) -> int:
+    """Show one scan, by the id that `artifact scan` printed. Exit 1 when it failed."""
+
+    async def work(operator: Operator) -> tuple[ScanView, tuple[str, ...]]:
+        view = await operator.call(verbs.SCANS_SHOW, ById(id=id_))
+        return view, await after_scan(operator, view)
+
+    view, hints = with_operator(app, work)
+    app.out.result("scan", view, lambda: _scan_card(view))
+    app.next(*hints)
+    return Exit.OK if view.failure is None else Exit.FAILED
 
 
 async def follow_scan(operator: Operator, app: App, queued: ScanView, timeout_s: float) -> ScanView:
@@ -100,6 +119,7 @@ def _scan_card(view: ScanView) -> str:
             ("path", view.path),
             ("state", view.state),
             ("set", view.set_digest or text.NOTHING),
+            *([("failure", f"{view.failure.code}: {view.failure.message}")] if view.failure is not None else []),
         ],
         indent=0,
     )

@@ -19,6 +19,7 @@ from tests.support.cli import (
     Result,
     UpProcess,
     clean_environment,
+    eventually,
     modelforge,
     modelforge_here,
     read_line,
@@ -75,6 +76,16 @@ def assessment(live: Live) -> dict[str, Any]:
     digest = live.scan("minilm")
     live.data("profile", "create", "cpu-small")
     return dict(live.data("assess", digest[7:19], "--profile", "cpu-small", "--node", "local"))
+
+
+def test_a_scan_that_nobody_waits_for_can_be_looked_at(live: Live) -> None:
+    result = live.run("artifact", "scan", "empty", "--no-wait")
+    assert result.code == 0, result.err
+    hint = next(line for line in result.err.splitlines() if line.startswith("next: "))
+    command = hint.removeprefix("next: modelforge ").split()
+    assert command[:2] == ["artifact", "scan-show"]
+    eventually(lambda: "ARTIFACT_EMPTY" in live.run(*command).out, "the scan's end is shown")
+    assert live.run(*command).code == 1
 
 
 def failed(result: Result, code: str, exit_: int) -> dict[str, Any]:

@@ -1,0 +1,134 @@
+"""The commands that are suggested: with the real names, in an order that works, and never the reason of a failure."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import click
+import pytest
+
+from bus import verbs
+from bus.errors import ErrorCode, ModelForgeError
+from bus.ids import now
+from bus.messages.api import Assessments, Profiles
+from bus.messages.gates import Approval, ArtifactSet, Assessment, ProfileView, Purpose, RuntimeProfile, ScanView
+from bus.operator import Operator
+from bus.states import JobState
+from modelforge.cli import approve, boundary, main
+from modelforge.cli.hints import after_approval, after_scan
+
+DIGEST = f"sha256:{'ab' * 32}"
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Answers:
+    """An operator whose answers are known beforehand; what is not known fails."""
+
+    def __init__(self, **answers: Any) -> None:
+        self._answers = answers
+
+    async def call(self, verb: verbs.Verb[Any, Any], _: object) -> Any:
+        if verb.name not in self._answers:
+            raise ModelForgeError(ErrorCode.REQUEST_TIMEOUT, "no answer")
+        return self._answers[verb.name]
+
+
+def operator(**answers: Any) -> Operator:
+    return cast("Operator", Answers(**{name.replace("_", "."): answer for name, answer in answers.items()}))
+
+
+def profiles(*names: str) -> Profiles:
+    views = [ProfileView(id="a" * 64, profile=RuntimeProfile(name=n), created_at=AT, created_by="me") for n in names]
+    return Profiles(profiles=tuple(views))
+
+
+def assessment(id_: str, **changes: Any) -> Assessment:
+    fields: dict[str, Any] = {
+        "id": id_,
+        "set_digest": DIGEST,
+        "profile_id": "a" * 64,
+        "profile_name": "p",
+        "node": "local",
+        "environment_id": DIGEST,
+        "adapter": "sentence_transformers",
+        "adapter_version": "1",
+        "fingerprint": DIGEST,
+        "verdict": "compatible",
+        "findings": (),
+        "estimate": None,
+        "facts": {},
+        "created_at": AT,
+        "created_by": "me",
+    }
+    return Assessment(**{**fields, **changes})
+
+
+def approval(purpose: Purpose = "lab_execution") -> Approval:
+    return Approval(id="apv-1", set_digest=DIGEST, purpose=purpose, approved_by="me", approved_at=AT, reason="r")
+
+
+def scan() -> ScanView:
+    return ScanView(id="scn-1", node="local", path="m", state=JobState.SUCCEEDED, queued_at=AT, set_digest=DIGEST)
+
+
+ASSESS = f"modelforge assess {'ab' * 6} --profile {{}} --node local"
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ({"profiles_list": profiles()}, ("modelforge profile create NAME", ASSESS.format("NAME"))),
+        ({"profiles_list": profiles("cpu")}, (ASSESS.format("cpu"),)),
+        ({"profiles_list": profiles("a", "b")}, (ASSESS.format("PROFILE"),)),
+        ({}, (ASSESS.format("PROFILE"),)),
+    ],
+)
+async def test_a_scan_is_followed_by_a_profile_when_there_is_none(
+    answers: dict[str, Any], expected: tuple[str, ...]
+) -> None:
+    assert await after_scan(operator(**answers), scan()) == expected
+
+
+async def test_an_approval_is_followed_by_the_newest_assessment_that_allows_a_probe() -> None:
+    found = (
+        assessment("asm-other", set_digest=f"sha256:{'cd' * 32}"),
+        assessment("asm-blocked", verdict="blocked"),
+        assessment("asm-stale", stale_because=("the node's environment",)),
+        assessment("asm-good"),
+        assessment("asm-older"),
+    )
+    asked = operator(assessments_list=Assessments(assessments=found))
+    assert await after_approval(asked, approval()) == ("modelforge probe queue asm-good --wait",)
+    assert await after_approval(asked, approval("production")) == ()
+    none = operator(assessments_list=Assessments(assessments=found[:3]))
+    assert await after_approval(none, approval()) == (f"modelforge assess {'ab' * 6} --profile PROFILE",)
+    assert await after_approval(operator(), approval()) == ("modelforge probe queue ASSESSMENT --wait",)
+
+
+def test_ctrl_c_at_the_question_ends_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The question is asked outside of any loop, where Ctrl-C is an exception at once."""
+    exact = ArtifactSet(digest=DIGEST, file_count=1, size_bytes=1, created_at=now())
+    dialled: list[str] = []
+
+    def dial(_: object, work: Any) -> Any:
+        dialled.append("dialled")
+        return asyncio.run(work(operator(artifacts_show=exact)))
+
+    def question(*_: object, **__: object) -> str:
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            asyncio.get_running_loop()
+        raise click.Abort
+
+    monkeypatch.setenv("MODELFORGE_STATE", str(tmp_path))
+    monkeypatch.setattr(approve, "with_operator", dial)
+    monkeypatch.setattr("rich_click.prompt", question)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert boundary.run(main.call, ["approve", "add", "abab", "--reason", "r"]) == 130
+    assert dialled == ["dialled"]
+    assert "error: INTERRUPTED" in capsys.readouterr().err
