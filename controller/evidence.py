@@ -29,6 +29,7 @@ from controller.evidence_rules import (
 )
 from controller.gates import artifact_sets, candidates
 from controller.lease_rules import JobSnapshot, LeaseSnapshot
+from controller.store import scans
 from controller.store.probes import log_ref
 from controller.store.rows import json_text
 from controller.store.tx import Tx
@@ -125,6 +126,10 @@ def _end_probe(tx: Tx, message: ProbeFinished, job: JobSnapshot, lease: LeaseSna
         detail["candidate"] = candidate
     picture = jobs.view(tx, ended, with_evidence=True)
     tx.audit(job.type, job.id, state, jobs.node_actor(job.node), detail=detail, probe=picture)
+    if ending.failure is not None and picture is not None:
+        artifact_sets.location_lost(
+            tx, job.node, picture.location, ending.failure, job_id=job.id, digest=picture.set_digest
+        )
     return Outcome.SUCCEEDED
 
 
@@ -151,6 +156,8 @@ def _end_scan(tx: Tx, message: ScanFinished, job: JobSnapshot, lease: LeaseSnaps
     if digest is not None:
         detail["set_digest"] = digest
     tx.audit(job.type, job.id, ended.state, jobs.node_actor(job.node), detail=detail)
+    if failure is not None:
+        artifact_sets.location_lost(tx, job.node, scans.view(tx, job.id).path, failure, job_id=job.id)
     return Outcome.SUCCEEDED
 
 

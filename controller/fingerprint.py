@@ -97,17 +97,23 @@ def _shown(value: str) -> str:
     return clean_line(value, MAX_SHOWN_CHARS)
 
 
-def current_facts(tx: Tx, set_digest: str, profile_id: str, node_name: str) -> dict[str, str]:
+def current_facts(
+    tx: Tx, set_digest: str, profile_id: str, node_name: str, recorded: str | None = None
+) -> dict[str, str]:
     """The fact map as the ledger knows it now.
+
+    With the location that an assessment `recorded`, that one counts as long as it holds the set: an identical copy
+    that is found elsewhere takes nothing from what was assessed.
 
     Raises:
         ModelForgeError: UNKNOWN_ID or NODE_UNKNOWN.
     """
     profile = profiles.get(tx, profile_id)
+    holds = recorded is not None and sets.lies_at(tx, set_digest, node_name, recorded)
     return facts_of(
         set_digest=set_digest,
         set_evidence=sets.evidence_digest(tx, set_digest),
-        location=sets.location_on(tx, set_digest, node_name),
+        location=recorded if holds else sets.location_on(tx, set_digest, node_name),
         pickle_approved=approvals.valid(tx, set_digest, "pickle") is not None,
         profile_id=profile.id,
         profile=profile.profile,
@@ -115,16 +121,21 @@ def current_facts(tx: Tx, set_digest: str, profile_id: str, node_name: str) -> d
     )
 
 
+def location_of(assessment: Assessment) -> str:
+    """Where the assessed set lay, as it is on record; `none` when it lay nowhere."""
+    return assessment.facts.get("set location", NONE)
+
+
 class Now:
     """The facts of one moment, that of a transaction; a list that names one node often asks for it once."""
 
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
-        self._facts: dict[tuple[str, str, str], dict[str, str]] = {}
+        self._facts: dict[tuple[str, str, str, str], dict[str, str]] = {}
 
     def stale_because(self, assessment: Assessment) -> tuple[str, ...]:
         """Why evidence that rests on this assessment no longer holds; empty while it does (spec A18)."""
-        key = (assessment.set_digest, assessment.profile_id, assessment.node)
+        key = (assessment.set_digest, assessment.profile_id, assessment.node, location_of(assessment))
         current = self._facts.get(key)
         if current is None:
             current = self._facts[key] = current_facts(self._tx, *key)

@@ -9,7 +9,7 @@ from typing import Final
 from adapters.formats.documents import DocumentProblem
 from adapters.formats.evidence import received
 from bus import ids
-from bus.errors import ErrorCode, ModelForgeError
+from bus.errors import ErrorCode, Failure, ModelForgeError
 from bus.messages.api import ScanRequest
 from bus.messages.gates import Manifest, ScanView, SetEvidence
 from bus.messages.jobs import ScanJob
@@ -22,6 +22,11 @@ from controller.store import nodes, scans, sets
 from controller.store.tx import Tx
 
 MAX_PATH_CHARS: Final = 1_024
+# What a probe says of bytes that are no longer those of the set, and a scan of a folder that is no longer there.
+CHANGED: Final = frozenset({ErrorCode.ARTIFACT_CHANGED.value})
+GONE: Final = frozenset(
+    {ErrorCode.PATH_NOT_FOUND.value, ErrorCode.PATH_NOT_A_FOLDER.value, ErrorCode.ARTIFACT_EMPTY.value}
+)
 
 
 def scan(tx: Tx, settings: ControllerSettings, caller: Caller, request: ScanRequest) -> ScanView:
@@ -106,6 +111,27 @@ def record_scan(tx: Tx, scan_id: str, node: str, manifest: Manifest, evidence: S
     if before != digest:
         tx.audit("set", digest, "located", actor, detail=place)
     return digest
+
+
+def location_lost(tx: Tx, node: str, path: str, failure: Failure, *, job_id: str, digest: str | None = None) -> None:
+    """A node found that a place no longer holds its set: what rests on it is stale from this transaction on.
+
+    Args:
+        tx: the transaction that commits the node's word.
+        node: whose place it is.
+        path: the place, below the node's artifact root.
+        failure: what the node found; a code that says nothing about the place changes nothing.
+        job_id: the scan or probe that found it.
+        digest: the set that was looked for; a place that holds another one by now is left as it is.
+    """
+    if failure.code not in (CHANGED if digest is not None else GONE):
+        return
+    if digest is not None and not sets.lies_at(tx, digest, node, path):
+        return
+    lost = sets.lose(tx, node, path)
+    if lost is not None:
+        detail = {"node": node, "path": path, "code": failure.code, "found_by": job_id}
+        tx.audit("set", lost, "location-lost", f"node:{node}", detail=detail)
 
 
 def _received(evidence: SetEvidence, manifest: Manifest) -> SetEvidence:

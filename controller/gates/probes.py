@@ -14,7 +14,7 @@ from bus.states import Cause, JobEvent, JobState, ProbeEvent
 from bus.subjects import Caller
 from bus.text import clean_line
 from controller import jobs
-from controller.fingerprint import Now
+from controller.fingerprint import NONE, Now, location_of
 from controller.gates import work
 from controller.gates.caller import MAX_REASON_CHARS, actor_of, request_key
 from controller.settings import ControllerSettings
@@ -41,9 +41,10 @@ def queue(tx: Tx, settings: ControllerSettings, caller: Caller, request: QueuePr
     if before is not None:
         return _same_probe(probes.view(tx, before), assessment)
     approval = _pass_gates(tx, settings, assessment)
-    location = sets.location_on(tx, assessment.set_digest, assessment.node)
+    # The very place that was assessed: that it holds the set still is part of the gates just passed.
+    location = location_of(assessment)
     manifest = sets.get(tx, assessment.set_digest).manifest
-    if location is None or manifest is None:
+    if location == NONE or manifest is None:
         raise ModelForgeError(ErrorCode.INTERNAL, "a compatible assessment has no location or manifest")
     profile = profiles.get(tx, assessment.profile_id)
     probe_id = ids.new_id(ids.PROBE)

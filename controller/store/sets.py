@@ -95,6 +95,19 @@ def location_on(tx: Tx, digest: str, node: str) -> str | None:
     return None if row is None else row["path"]
 
 
+def lies_at(tx: Tx, digest: str, node: str, path: str) -> bool:
+    """Is this set what the newest word on the place says?"""
+    row = tx.one("sets.at_place", node=node, path=path)
+    return row is not None and row["set_digest"] == digest
+
+
+def lose(tx: Tx, node: str, path: str) -> str | None:
+    """Take the place off the record; the digest of the set that lay there, if any."""
+    row = tx.one("sets.at_place", node=node, path=path)
+    tx.run("sets.lose", node=node, path=path)
+    return None if row is None else row["set_digest"]
+
+
 def _summary(tx: Tx, row: Row) -> ArtifactSet:
     return ArtifactSet(
         digest=row["digest"],

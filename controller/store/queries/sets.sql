@@ -26,6 +26,9 @@ SET set_digest = excluded.set_digest, scan_id = excluded.scan_id, scanned_at = e
 -- name: at_place
 SELECT set_digest FROM set_locations WHERE node = :node AND path = :path;
 
+-- name: lose
+DELETE FROM set_locations WHERE node = :node AND path = :path;
+
 -- name: locations
 SELECT node, path, scanned_at FROM set_locations WHERE set_digest = :digest ORDER BY node, path LIMIT :limit;
 
