@@ -151,7 +151,8 @@ CODES: Final[dict[ErrorCode, CodeInfo]] = {
         _FIX, _ACK, Exit.FAILED),
     ErrorCode.TIMEOUT: _info(
         "A phase took longer than the profile's budget and the child was ended.",
-        "Raise the phase's budget in the profile, or look for a busy or blocked node.",
+        "Look for a busy node; or give the phase longer in a new profile, which never changes: "
+        "`modelforge profile create NEWNAME --loading-s N`, then assess again.",
         _FIX, _ACK, Exit.FAILED),
     ErrorCode.INVALID_OUTPUT: _info(
         "The model answered, but the answer is not a finite, non-empty, repeatable vector.",
@@ -175,8 +176,8 @@ CODES: Final[dict[ErrorCode, CodeInfo]] = {
         _FIX, _ACK, Exit.FAILED),
     ErrorCode.ARTIFACT_CHANGED: _info(
         "A file on the node differs from the manifest of the approved set.",
-        "Restore the file, or scan again and approve the new set.",
-        _FIX, _ACK, Exit.NOT_FOUND),
+        "Restore the file and scan again, or scan and approve the new set.",
+        _FIX, _ACK, Exit.FAILED),
     ErrorCode.NODE_FAULT: _info(
         "The node itself failed (imports, sandbox, disk), not the model.",
         "Run `modelforge doctor` on the node.",
@@ -238,7 +239,7 @@ CODES: Final[dict[ErrorCode, CodeInfo]] = {
         "Choose another name.", _FIX, _NONE, Exit.REFUSED),
     ErrorCode.ILLEGAL_TRANSITION: _info(
         "The thing is not in a state from which this is possible.",
-        "Look at its state with the noun's `show` command.", _FIX, _NONE, Exit.REFUSED),
+        "Look at its state with the noun's `list` command.", _FIX, _NONE, Exit.REFUSED),
     ErrorCode.BOOT_CONFLICT: _info(
         "Another live agent already runs under this node's key.",
         "Stop the other agent, or give this machine a node and key of its own.", _FIX, _NONE, Exit.REFUSED),
@@ -292,7 +293,7 @@ CODES: Final[dict[ErrorCode, CodeInfo]] = {
         _FIX, _NONE, Exit.USAGE),
     ErrorCode.CONFIG_INVALID: _info(
         "The configuration holds an unknown key or a wrong value.",
-        "Compare with `modelforge config show`; unknown keys are never ignored.", _FIX, _NONE, Exit.USAGE),
+        "Compare with docs/reference/configuration.md; unknown keys are never ignored.", _FIX, _NONE, Exit.USAGE),
     ErrorCode.INVALID_ARGUMENT: _info(
         "An argument has a wrong form or value.", "See the command's `--help`.", _FIX, _NONE, Exit.USAGE),
     ErrorCode.PORT_IN_USE: _info(

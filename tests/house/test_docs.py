@@ -8,7 +8,7 @@ from typing import Final
 import click
 import pytest
 
-from bus.errors import CODES
+from bus.errors import CODES, ErrorCode
 from docs import generate
 from modelforge.cli.main import root
 from tests.support import repo
@@ -72,6 +72,28 @@ def test_commands_in_prose_exist(path: str) -> None:
 
 def test_commands_in_remedies_exist() -> None:
     assert unknown_commands("\n".join(info.remedy for info in CODES.values())) == []
+
+
+def test_options_in_remedies_exist() -> None:
+    unknown = []
+    for words in re.findall(r"`modelforge ([^`]+)`", "\n".join(info.remedy for info in CODES.values())):
+        command: click.Command = root
+        for word in words.split():
+            if isinstance(command, click.Group):
+                found = command.resolve_command(click.Context(command), [word])[1]
+                assert found is not None
+                command = found
+        known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+        unknown += [word for word in words.split() if word.startswith("--") and word not in known]
+
+    assert unknown == []
+
+
+def test_remedies_can_be_followed() -> None:
+    """`config show` fails on the very file that is wrong; an approval has no `show`; a profile is never changed."""
+    assert "config show" not in CODES[ErrorCode.CONFIG_INVALID].remedy
+    assert "show" not in CODES[ErrorCode.ILLEGAL_TRANSITION].remedy
+    assert "modelforge profile create" in CODES[ErrorCode.TIMEOUT].remedy
 
 
 def test_the_readme_shows_what_a_real_run_of_the_demo_said() -> None:

@@ -72,7 +72,8 @@ def test_nothing_but_the_first_digits_confirms_an_approval(typed: str | None, mo
 
 
 def test_exit_codes_of_failures_survive_an_unknown_code() -> None:
-    assert boundary.exit_of("ARTIFACT_CHANGED") == 5
+    assert boundary.exit_of("UNKNOWN_ID") == 5
+    assert boundary.exit_of("ARTIFACT_CHANGED") == 1
     assert boundary.exit_of("GPU_OOM") == 1
     assert boundary.exit_of("A_CODE_OF_TOMORROW") == 1
 
