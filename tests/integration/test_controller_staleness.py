@@ -64,7 +64,7 @@ async def test_a_set_that_a_probe_found_changed_makes_its_candidate_stale(tmp_pa
         probe_id = await bench.queue(assessment)
         lease = await agent.claim(await agent.pull())
         changed = {"code": "ARTIFACT_CHANGED", "message": "tokenizer.json: other bytes"}
-        await agent.publish(agent.finished(probe_id, lease, 1, "failed", failure=changed, timeline=[]))
+        await agent.publish(agent.finished(probe_id, lease, 1, "failed", failure=changed))
         view = await ended(bench, probe_id, "failed")
         assert await stale_because(bench, candidate) == ["set location changed from model to none"]
         assert "location-lost" in await bench.audits(view["set_digest"])
