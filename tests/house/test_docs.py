@@ -80,7 +80,9 @@ def test_options_in_remedies_exist() -> None:
         command: click.Command = root
         for word in words.split():
             if isinstance(command, click.Group):
-                found = command.resolve_command(click.Context(command), [word])[1]
+                # `assess SET` is short for `assess create SET`.
+                name = getattr(command, "default", word) if word.isupper() else word
+                found = command.resolve_command(click.Context(command), [name])[1]
                 assert found is not None
                 command = found
         known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
