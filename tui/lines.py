@@ -56,10 +56,14 @@ def line(*parts: Span | str) -> Line:
 
 def fit(text: str, width: int, *, right: bool = False) -> str:
     """Clean `text` in exactly `width` cells: padded, or cut with a mark that says so."""
-    text = clean_line(text[: width * _CHARS_PER_CELL + 1])
+    most = max(width, 0) * _CHARS_PER_CELL + 1
+    longer, text = len(text) > most, clean_line(text[:most])
     used = cell_len(text)
-    if used > width:
-        return set_cell_size(text, width - 1) + CUT if width > 0 else ""
+    if width <= 0:
+        return ""
+    if longer or used > width:
+        text = set_cell_size(text, min(used, width - 1)) + CUT
+        used = cell_len(text)
     return " " * (width - used) + text if right else text + " " * (width - used)
 
 
@@ -76,6 +80,21 @@ def plain(content: Line) -> str:
 def width_of(content: Line) -> int:
     """How many cells a line takes."""
     return sum(cell_len(part.text) for part in content)
+
+
+def cut_line(content: Line, width: int) -> Line:
+    """The line in at most `width` cells, with a mark at its end when more than blanks had to go."""
+    if width <= 0 or cell_len(plain(content).rstrip()) <= width:
+        return content
+    result: list[Span] = []
+    left = width - 1
+    for part in content:
+        cells = cell_len(part.text)
+        if cells > left:
+            return (*result, Span(set_cell_size(part.text, left) + CUT, part.tone))
+        result.append(part)
+        left -= cells
+    return tuple(result)
 
 
 def wrap(text: str, width: int) -> Iterator[str]:

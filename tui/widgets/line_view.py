@@ -16,7 +16,7 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from tui.lines import BLANK, Line, Tone, width_of
+from tui.lines import BLANK, Line, Tone, cut_line, width_of
 
 _DIM = Style(dim=True)
 
@@ -98,9 +98,12 @@ class LineView(ScrollView, can_focus=False):
             base += _DIM
         if self.is_chosen(offset_y + y):
             base += self.get_component_rich_style("tone--chosen", partial=True)
+        content = self.line_at(offset_y + y)
+        if not self.content_width():  # nobody can scroll to what is beyond the edge: the cut must be seen
+            content = cut_line(content, width)
         segments = [
             Segment(part.text, base + self.get_component_rich_style(f"tone--{part.tone}", partial=True))
-            for part in self.line_at(offset_y + y)
+            for part in content
         ]
         return Strip(segments).crop_extend(offset_x, offset_x + width, base)
 
