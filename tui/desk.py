@@ -31,8 +31,8 @@ class Desk(Protocol):
     async def log(self, probe_id: str, attempt: int | None) -> api.LogView:
         """The bounded log of an attempt."""
 
-    async def cancel(self, probe_id: str) -> ProbeView:
-        """Cancel a probe."""
+    async def cancel(self, probe_id: str, reason: str) -> ProbeView:
+        """Cancel a probe; an empty reason is recorded as none."""
 
     async def close(self) -> None:
         """Let go of the connection."""
@@ -66,9 +66,9 @@ class BusDesk:
         """See `Desk`."""
         return await self._operator.call(verbs.PROBES_LOG, api.LogRequest(id=probe_id, attempt=attempt))
 
-    async def cancel(self, probe_id: str) -> ProbeView:
+    async def cancel(self, probe_id: str, reason: str) -> ProbeView:
         """See `Desk`."""
-        return await self._operator.call(verbs.PROBES_CANCEL, api.CancelRequest(id=probe_id))
+        return await self._operator.call(verbs.PROBES_CANCEL, api.CancelRequest(id=probe_id, reason=reason))
 
     async def close(self) -> None:
         """See `Desk`."""

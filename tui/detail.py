@@ -61,7 +61,10 @@ def _why_no_evidence(view: ProbeView) -> str:
 
 
 def _verdict(view: ProbeView, width: int, *, outdated: bool) -> Iterator[Line]:
-    if view.failure is not None:
+    if view.state is ProbeState.CANCELLED and view.failure is not None and view.failure.code == ErrorCode.CANCELLED:
+        yield from _wish_lines(view.failure, width)
+        yield BLANK
+    elif view.failure is not None:
         yield from failure_lines(view.failure, width, view.id)
         if outdated:
             text = "a later probe of this set and profile passed on this node"
@@ -72,6 +75,12 @@ def _verdict(view: ProbeView, width: int, *, outdated: bool) -> Iterator[Line]:
     elif view.cancel_requested and not PROBE.is_terminal(view.state):
         text = "requested; the node ends the child and checks that its memory is given back"
         yield from paragraph("cancel", text, width, Tone.WARN)
+
+
+def _wish_lines(failure: Failure, width: int) -> Iterator[Line]:
+    """A cancel is what somebody asked for: it is told as that, and not as a failure with a code."""
+    yield from paragraph("on request", failure.message, width, Tone.STRONG, indent=_LABEL_CELLS + 1)
+    yield from paragraph("next", CODES[ErrorCode.CANCELLED].remedy, width, Tone.DIM, indent=_LABEL_CELLS + 1)
 
 
 def failure_lines(failure: Failure, width: int, about: str | None = None) -> Iterator[Line]:
@@ -104,7 +113,9 @@ def _identity(view: ProbeView, width: int) -> Iterator[Line]:
 def _history(view: ProbeView) -> Iterator[Line]:
     """Every phase of every attempt, with the time it took."""
     yield line(cell("history", _LABEL_CELLS, Tone.LABEL), Span(clock(view.queued_at), Tone.DIM), "  queued")
-    marks = sorted(view.timeline, key=lambda mark: (mark.attempt, mark.at))
+    # The ledger marks the queue too, before any attempt: the line above has said it.
+    begun = (mark for mark in view.timeline if mark.state is not ProbeState.QUEUED or mark.attempt > 0)
+    marks = sorted(begun, key=lambda mark: (mark.attempt, mark.at))
     for index, mark in enumerate(marks):
         following = marks[index + 1].at if index + 1 < len(marks) else view.finished_at
         tone = TONES[mark.state] if mark.state is view.state and following is None else Tone.TEXT

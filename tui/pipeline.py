@@ -89,7 +89,8 @@ def _seconds(
 ) -> float | None:
     """How long a phase took, or has taken so far; the queue ended with the first attempt, not with the latest."""
     if state is ProbeState.QUEUED:
-        first = min((mark.at for mark in view.timeline), default=entered[0][1] if entered else end)
+        begun = (mark.at for mark in view.timeline if mark.state is not ProbeState.QUEUED)
+        first = min(begun, default=entered[0][1] if entered else end)
         return max((first - view.queued_at).total_seconds(), 0.0)
     for index, (name, at) in enumerate(entered):
         if name is state:

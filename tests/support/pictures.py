@@ -65,6 +65,8 @@ def probe(letters: str, state: ProbeState, queued_ago_s: float, state_ago_s: flo
     )  # fmt: skip
     ended = state in (S.COMPLETED, S.FAILED, S.CANCELLED)
     changes.setdefault("finished_at", view.state_at if ended else None)
+    # As the ledger has it: the queue is marked too, before any attempt.
+    changes["timeline"] = (*marks(0, (S.QUEUED, queued_ago_s)), *changes.get("timeline", ()))
     return msgspec.structs.replace(view, **changes)
 
 
@@ -188,6 +190,7 @@ class FakeDesk:
     refuse: ModelForgeError | None = None
     end: ModelForgeError | None = None
     cancelled: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
     context: str = "ada @ 127.0.0.1:4222"
     on_change: Callable[[Picture], None] | None = None
 
@@ -217,11 +220,12 @@ class FakeDesk:
             ref=f"runtime-worker://atlas/{probe_id}/attempt/{attempt}", attempt=attempt or 1, text=self.log_text,
             dropped_bytes=0, at=ago(51))  # fmt: skip
 
-    async def cancel(self, probe_id: str) -> ProbeView:
+    async def cancel(self, probe_id: str, reason: str) -> ProbeView:
         """Note it, or refuse."""
         if self.refuse is not None:
             raise self.refuse
         self.cancelled.append(probe_id)
+        self.reasons.append(reason)
         return self.views[probe_id]
 
     async def close(self) -> None:

@@ -85,6 +85,24 @@ async def test_n_goes_through_what_asks_and_round_again() -> None:
         assert seen == ["prb-5t0p4h6yrb", "prb-2v8c5n1wze", "prb-3h5j7k9m1n", "prb-6y8z0a2c4e", "prb-5t0p4h6yrb"]
 
 
+async def test_n_says_why_it_goes_nowhere() -> None:
+    calm = picture(probes={LOADING: picture().probes[LOADING]})
+    async with running(FakeDesk(states=[calm])) as (app, pilot):
+        await press(pilot, "n")
+        assert "No probe asks for you." in text_of(app)
+
+
+async def test_what_hides_the_probes_is_named_and_nothing_else() -> None:
+    async with running(FakeDesk()) as (app, pilot):
+        await press(pilot, "slash", *"zzz", "enter")
+        assert "No probe matches. esc clears the filter." in text_of(app)
+        assert "f lists" not in text_of(app)
+        await press(pilot, "f")
+        assert "No fault matches. esc clears the filter; f lists more than faults." in text_of(app)
+        await press(pilot, "n")
+        assert "4 probes ask for you, but" in text_of(app)
+
+
 async def test_a_cancel_needs_typed_characters_and_two_more_keys() -> None:
     desk = FakeDesk()
     async with running(desk) as (app, pilot):
@@ -101,7 +119,39 @@ async def test_a_cancel_needs_typed_characters_and_two_more_keys() -> None:
         assert desk.cancelled == []  # enter still stands on No
         await press(pilot, "x", "7", "k", "3", "m", "tab", "enter")
         assert desk.cancelled == [LOADING]
+        assert desk.reasons == [""]
         assert "accepted" in text_of(app)
+
+
+async def test_a_no_that_was_meant_as_a_yes_is_seen() -> None:
+    desk = FakeDesk()
+    async with running(desk) as (app, pilot):
+        await press(pilot, "x")
+        assert "▸ No, let it run" in text_of(app)
+        await press(pilot, *"7k3m")
+        assert "✓ matches; enter alone lets it run on" in text_of(app)
+        await press(pilot, "tab")
+        assert "▸ Cancel the probe" in text_of(app)
+        assert "✓ matches; enter cancels it" in text_of(app)
+        await press(pilot, "left", "enter")
+        assert desk.cancelled == []
+        assert "Not cancelled: it runs on." in text_of(app)
+        app.clear_notifications()
+        await press(pilot, "j", "j", "x", "escape")
+        assert "Not cancelled: it waits on." in text_of(app)
+
+
+async def test_a_cancel_takes_a_reason_and_enter_in_it_confirms_nothing() -> None:
+    desk = FakeDesk()
+    async with running(desk) as (app, pilot):
+        await press(pilot, "x", *"7k3m", "shift+tab", *"the wrong set", "left", "left", "enter")
+        dialog = app.screen
+        assert isinstance(dialog, CancelScreen)
+        assert dialog.query_one("#no", Button).has_focus
+        assert desk.cancelled == []
+        await press(pilot, "tab", "enter")
+        assert desk.cancelled == [LOADING]
+        assert desk.reasons == ["the wrong set"]
 
 
 async def test_an_impossible_cancel_says_why() -> None:
@@ -137,6 +187,29 @@ async def test_the_log_is_filtered_whole() -> None:
         assert " 5000 line 5000" in text_of(app)
         await press(pilot, "q")
         assert isinstance(app.screen, ProbesScreen)
+
+
+async def test_the_log_of_a_running_attempt_comes_with_its_end() -> None:
+    views = probes()
+    desk = FakeDesk(views=views, refuse=ModelForgeError(ErrorCode.UNKNOWN_ID, "there is no log of attempt 1"))
+    async with running(desk) as (app, pilot):
+        await press(pilot, "l")
+        assert "Attempt 1 is under way (loading); its log comes with its end." in text_of(app)
+        assert "UNKNOWN_ID" not in text_of(app)
+        assert "✗" not in text_of(app)
+        views[LOADING] = probe("7k3m9q2xta", ProbeState.FAILED, 17, 1)
+        await press(pilot, "r")
+        assert "Attempt 1 ended without leaving a log." in text_of(app)
+        desk.refuse = None
+        await press(pilot, "r")
+        assert "1 loading weights" in text_of(app)
+
+
+async def test_a_log_that_is_refused_for_another_reason_is_a_failure() -> None:
+    desk = FakeDesk(refuse=ModelForgeError(ErrorCode.NO_CONTROLLER, "nobody answers"))
+    async with running(desk) as (app, pilot):
+        await press(pilot, "l")
+        assert "✗ failed  NO_CONTROLLER" in text_of(app)
 
 
 async def test_logs_of_earlier_attempts() -> None:

@@ -10,13 +10,14 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input
 
-from bus.errors import Failure, ModelForgeError
+from bus.errors import ErrorCode, Failure, ModelForgeError
 from bus.messages.api import LogView
 from bus.messages.gates import ProbeView
 from bus.text import clean_line, clean_text
 from tui.desk import Desk
 from tui.detail import failure_lines
 from tui.format import size, stamp
+from tui.hints import no_log_hint
 from tui.lines import BLANK, Line, Span, Tone, line, span
 from tui.status import keys_line
 from tui.widgets.line_view import LineBar, WideReader
@@ -52,6 +53,7 @@ class LogScreen(Screen[None]):
         self._attempt = max(view.attempt, 1)
         self._log: LogView | None = None
         self._failure: Failure | None = None
+        self._not_there: str | None = None
         self._filter = ""
         self._ready: list[tuple[str, Line]] = []
 
@@ -75,20 +77,34 @@ class LogScreen(Screen[None]):
 
     @work(exclusive=True, group="log", exit_on_error=False)
     async def _load(self) -> None:
-        self._log = self._failure = None
+        self._log = self._failure = self._not_there = None
         self._paint()
         try:
-            self._log = await self._desk.log(self._view.id, self._attempt)
+            self._log = await self._ask()
         except ModelForgeError as error:
             self._failure = error.to_failure()
-        else:
+        if self._log is not None:
             self._ready = _prepare(self._log.text)
         self._paint()
+
+    async def _ask(self) -> LogView | None:
+        """The log; or none, with the reason noted: a probe that has no log yet is under way, not at fault."""
+        try:
+            return await self._desk.log(self._view.id, self._attempt)
+        except ModelForgeError as error:
+            if error.code is not ErrorCode.UNKNOWN_ID:
+                raise
+        self._view = await self._desk.show(self._view.id)  # it may have gone on since this screen was opened
+        self._not_there = no_log_hint(self._view, self._attempt)
+        return None
 
     def _paint(self) -> None:
         text = self.query_one("#text", WideReader)
         lines, shown, total = self._content(text.size.width)
-        head = [span(" log ", Tone.STRONG), span(f"{self._view.id} attempt {self._attempt} of {self._view.attempt}")]
+        head = [
+            span(" log ", Tone.STRONG),
+            span(f"{self._view.id} attempt {self._attempt} of {max(self._view.attempt, 1)}"),
+        ]
         if self._log is not None:
             if self._filter:
                 head.append(span(f"  /{self._filter} {shown} of {total} lines", Tone.WARN))
@@ -99,9 +115,10 @@ class LogScreen(Screen[None]):
     def _content(self, width: int) -> tuple[list[Line], int, int]:
         """The lines to show, how many log lines are among them, and how many there are."""
         if self._failure is not None:
-            note = span("The log arrives with the end of an attempt; r asks again.", Tone.DIM)
             failed = failure_lines(self._failure, width - 2, self._view.id)
-            return [BLANK, *((Span(" ", Tone.TEXT), *content) for content in failed), BLANK, line(" ", note)], 0, 0
+            return [BLANK, *((Span(" ", Tone.TEXT), *content) for content in failed)], 0, 0
+        if self._not_there is not None:
+            return [BLANK, line(" ", span(self._not_there)), line(" ", span("r asks again.", Tone.DIM))], 0, 0
         if self._log is None:
             return [line(span(" asking the controller …", Tone.DIM))], 0, 0
         wanted = self._filter.casefold()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import ClassVar, Final
 
 from textual import on, work
@@ -23,6 +24,7 @@ from tui import status
 from tui.actions import cancel_offer, command_for
 from tui.desk import Desk
 from tui.evidence_cache import EvidenceCache
+from tui.hints import empty_hint, kept_hint, next_hint
 from tui.model import (
     Board,
     Link,
@@ -45,8 +47,6 @@ from tui.widgets.probe_table import ProbeHeading, ProbeTable, Table
 SIDE_BY_SIDE_CELLS: Final = 150
 EVIDENCE_DELAY_S: Final = 0.15  # a cursor that only passes by asks for nothing
 MAX_FILTER_CHARS: Final = 80
-_EMPTY: Final = "\n No probe yet. The way to the first one:\n\n   modelforge artifact scan PATH\n   modelforge assess SET --profile P --node N\n   modelforge approve add SET --reason …\n   modelforge probe queue ASSESSMENT\n"
-_NO_MATCH: Final = "\n No probe matches. esc clears the filter, f shows more than faults.\n"
 
 
 class ProbesScreen(Screen[None]):
@@ -187,8 +187,7 @@ class ProbesScreen(Screen[None]):
         picture = self.board.picture
         view = next((row for row in rows if row.id == self.board.cursor), None)
         if view is None or picture is None:
-            hint = "" if picture is None else _NO_MATCH if picture.probes else _EMPTY
-            return Detail(view=None, moment=moment, hint=hint)
+            return Detail(view=None, moment=moment, hint=empty_hint(self.board))
         if self._evidence.should_ask(view):
             self._ask_evidence(view)
         return Detail(
@@ -284,8 +283,11 @@ class ProbesScreen(Screen[None]):
         self.query_one(ProbeTable).focus()
 
     def action_next_fault(self) -> None:
-        """Go to the next probe that the line on top speaks of."""
-        self._act(next_asking(self.board, moment_of(self.board, self._clock())))
+        """Go to the next probe that the line on top speaks of, or say why there is none."""
+        moment = moment_of(self.board, self._clock())
+        if (hint := next_hint(self.board, moment)) is not None:
+            self.notify(hint, markup=False, timeout=3)
+        self._act(next_asking(self.board, moment))
 
     def action_faults(self) -> None:
         """List only what asks for the operator, or everything again."""
@@ -319,16 +321,20 @@ class ProbesScreen(Screen[None]):
         if view is None or offer.reason is not None:
             self.notify(f"No cancel: {offer.reason}.", severity="warning", markup=False, timeout=5)
             return
-        await self.app.push_screen(CancelScreen(view, offer.effect), self._cancel_answered)
+        await self.app.push_screen(CancelScreen(view, offer.effect), partial(self._cancel_answered, view.id))
 
-    def _cancel_answered(self, probe_id: str | None) -> None:
-        if probe_id is not None:
-            self._send_cancel(probe_id)
+    def _cancel_answered(self, probe_id: str, reason: str | None) -> None:
+        if reason is not None:
+            self._send_cancel(probe_id, reason)
+            return
+        # A No that was meant as a yes must be seen: enter stands on No, also after the characters were typed.
+        picture = self.board.picture
+        self.notify(kept_hint(picture.probes.get(probe_id) if picture else None), markup=False, timeout=5)
 
     @work(group="cancel", exit_on_error=False)
-    async def _send_cancel(self, probe_id: str) -> None:
+    async def _send_cancel(self, probe_id: str, reason: str) -> None:
         try:
-            await self._desk.cancel(probe_id)
+            await self._desk.cancel(probe_id, reason)
         except ModelForgeError as error:
             if error.code is ErrorCode.PERMISSION_DENIED:
                 self._change(replace(self.board, refusal=f"{error.message}: read-only"))

@@ -46,8 +46,9 @@ async def test_each_question_is_one_verb() -> None:
     desk = BusDesk(cast("Operator", operator), "nats://h")
     await desk.show("prb-a")
     await desk.log("prb-a", 2)
-    await desk.cancel("prb-a")
+    await desk.cancel("prb-a", "too slow")
     await desk.close()
     assert [name for name, _ in operator.asked] == ["probes.show", "probes.log", "probes.cancel"]
     assert operator.asked[1][1].attempt == 2
+    assert operator.asked[2][1].reason == "too slow"
     assert operator.closed

@@ -92,6 +92,7 @@ def test_no_evidence_tells_why(view: ProbeView, reason: str) -> None:
 
 def test_the_history_keeps_every_attempt() -> None:
     shown = text(probes()["prb-6y8z0a2c4e"])
+    assert shown.count("queued\n") == 1  # the ledger marks the queue too
     for attempt in (1, 2, 3):
         assert f"attempt {attempt}" in shown
     assert shown.rstrip().endswith("✗ failed")
@@ -102,6 +103,16 @@ def test_an_answered_failure_and_a_requested_cancel() -> None:
     assert "a later probe of this set and profile passed" in text(views["prb-4m6n8p0q2r"], outdated=True)
     assert "requested; the node ends the child" in text(views["prb-9d1f3g7jks"])
     assert "candidate cnd-6w2x9r4t1m, lab ready, never production" in text(views["prb-0a2b4c6d8e"])
+
+
+def test_a_cancelled_probe_is_told_as_a_wish_and_once() -> None:
+    shown = text(probes()["prb-8s1t3v5w7x"])
+    assert shown.splitlines()[0] == " on request ada cancelled the probe"
+    assert "next       Queue it again when wanted." in shown
+    assert "✗" not in shown
+    assert "CANCELLED" not in shown
+    failure = Failure(code="PROCESS_SURVIVED", message="it would not end")
+    assert "✗ failed" in text(probe("a", S.CANCELLED, 10, 5, failure=failure))
 
 
 def test_the_title() -> None:
