@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from adapters import tensor_check
 from adapters.base import LoadReport, ModelRequest, ProbeReport, RuntimeAdapter
+from adapters.loader_options import TRANSFORMER_CONFIGS, refused_options
 from adapters.payloads import EMBEDDING_INPUT, REPEAT_COSINE, cosine, embedding_output
 from adapters.registry import installed_version
 from bus.errors import ErrorCode, ModelForgeError
@@ -65,6 +66,7 @@ class EmbeddingAdapter(RuntimeAdapter):
         if not (folder / MODULES_FILE).is_file():
             message = f"the folder holds no {MODULES_FILE}; the library would make up a pooling"
             raise ModelForgeError(ErrorCode.MODEL_LOAD_FAILED, message)
+        _refuse_options(folder)
         self._model = self._library.SentenceTransformer(
             str(folder),
             device=profile.device,
@@ -156,8 +158,7 @@ class EmbeddingAdapter(RuntimeAdapter):
         return ", ".join(sorted(places)) or wanted
 
     def _check_weights(self, folder: Path) -> None:
-        modules = json.loads((folder / MODULES_FILE).read_text(encoding="utf-8"))
-        report = tensor_check.check(self._model[0].auto_model, folder / modules[0].get("path", ""))
+        report = tensor_check.check(self._model[0].auto_model, _transformer_folder(folder))
         self._facts |= {
             "model_class": type(self._model[0].auto_model).__name__,
             "modules": ", ".join(type(module).__name__ for module in self._model),
@@ -189,3 +190,19 @@ class EmbeddingAdapter(RuntimeAdapter):
 
     def _allocated(self) -> int | None:
         return int(self._torch.cuda.memory_allocated()) if self._on_cuda() else None
+
+
+def _transformer_folder(folder: Path) -> Path:
+    """The folder of the first module, which the inspection wants to be the Transformer."""
+    modules = json.loads((folder / MODULES_FILE).read_text(encoding="utf-8"))
+    return folder / str(modules[0].get("path", ""))
+
+
+def _refuse_options(folder: Path) -> None:
+    """Native code of a library opens files past every guard: what could name them is not passed on to it."""
+    place = _transformer_folder(folder)
+    for name in TRANSFORMER_CONFIGS:
+        file = place / name
+        if file.is_file() and (refused := refused_options(json.loads(file.read_text(encoding="utf-8")))):
+            message = f"{name} asks for {len(refused)} options that are not passed on to the library"
+            raise ModelForgeError(ErrorCode.MODEL_LOAD_FAILED, message)

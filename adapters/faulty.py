@@ -49,6 +49,7 @@ Kind = Literal[
     "subprocess",
     "fork_native",
     "write_file",
+    "read_swallowed",
     "nan",
     "zero",
     "unstable",
@@ -218,6 +219,14 @@ def _write_file(fault: Fault) -> None:
     Path(fault.text.format(pid=os.getpid())).write_text(str(fault.amount), encoding="utf-8")
 
 
+def _read_swallowed(fault: Fault) -> None:
+    """`text` is the path of a file that is read, whatever comes of it."""
+    try:
+        Path(fault.text).read_bytes()
+    except OSError as error:
+        sys.stderr.write(f"swallowed {type(error).__name__}\n")
+
+
 _ACTIONS: Final[dict[Kind, Callable[[Fault], object]]] = {
     "slow": lambda fault: _wait(fault.amount / 1_000),
     "hang": lambda _: _wait(_EVER_S),
@@ -236,4 +245,5 @@ _ACTIONS: Final[dict[Kind, Callable[[Fault], object]]] = {
     "subprocess": _subprocess,
     "fork_native": _fork_native,
     "write_file": _write_file,
+    "read_swallowed": _read_swallowed,
 }

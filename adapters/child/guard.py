@@ -1,4 +1,4 @@
-"""The socket guard: it refuses every IP connection inside the process and says so at once (spec P11).
+"""The guard: it refuses every IP connection inside the process, and files that are not the model's (spec P11, P5).
 
 It is the evidence, not the barrier: it sees what Python code does and names it, the kernel layers stop the rest.
 Two rules come from measured behaviour of the hub clients. The refusal is a `BaseException`, because an OSError is
@@ -14,7 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from adapters.child.protocol import PROCESS_FAMILY
+from adapters.child.file_rules import FileRules
+from adapters.child.protocol import FILE_CALL, FILE_FAMILY, PROCESS_FAMILY
 
 MAX_REPORTED: Final = 64
 
@@ -60,23 +61,40 @@ class Guard:
     Attributes:
         network_attempts: refused network calls so far.
         process_attempts: refused attempts to start another process so far.
+        file_attempts: refused attempts to open a file outside the rules so far.
     """
 
     def __init__(self, sink: Sink, *, processes: bool) -> None:
         self._sink = sink
         self._processes = processes
         self._lock = threading.Lock()
-        self.network_attempts = 0
-        self.process_attempts = 0
+        self._files: FileRules | None = None
+        self.network_attempts = self.process_attempts = self.file_attempts = 0
 
     def retarget(self, sink: Sink, *, processes: bool) -> None:
         """Start anew in a forked child: its own channel, its own counts, and no more processes."""
         self._sink, self._processes = sink, processes
         self._lock = threading.Lock()
-        self.network_attempts = self.process_attempts = 0
+        self._files = None
+        self.network_attempts = self.process_attempts = self.file_attempts = 0
+
+    def confine(self, files: FileRules) -> None:
+        """From now on refuse to open what `files` does not allow."""
+        self._files = files
 
     def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """The audit hook. Raises GuardRefusal for the network, PermissionError (as the kernel does) for a process."""
+        """The audit hook.
+
+        Raises:
+            GuardRefusal: for the network.
+            PermissionError: for a process or a file, as the kernel does.
+        """
+        if event == "open":
+            if self._files is not None and self._files.refuses(arguments[0], int(arguments[2])):
+                self._record(FILE_CALL, FILE_FAMILY)
+                message = "a file outside the set is refused here"
+                raise PermissionError(13, message)
+            return
         if event in _PROCESSES:
             if self._processes:
                 self._record(event, PROCESS_FAMILY)
@@ -92,9 +110,11 @@ class Guard:
         with self._lock:
             if family == PROCESS_FAMILY:
                 self.process_attempts += 1
+            elif family == FILE_FAMILY:
+                self.file_attempts += 1
             else:
                 self.network_attempts += 1
-            report = self.network_attempts + self.process_attempts <= MAX_REPORTED
+            report = self.network_attempts + self.process_attempts + self.file_attempts <= MAX_REPORTED
         if report:
             self._sink(event, family)
 

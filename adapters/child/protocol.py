@@ -17,6 +17,9 @@ HEADER: Final = struct.Struct(">I")
 MAX_FRAME_BYTES: Final = 256 * 1024
 
 PROCESS_FAMILY: Final = "process"
+FILE_FAMILY: Final = "file"
+# What is said of a refused file; never its path, which is the host's.
+FILE_CALL: Final = "open outside the set"
 
 Stage = Literal["isolate", "import", "prepare", "load", "probe", "health", "unload"]
 
@@ -84,8 +87,9 @@ class Unloaded(Message, tag="child.unloaded.v1", frozen=True, kw_only=True):
 class Violation(Message, tag="child.violation.v1", frozen=True, kw_only=True):
     """The guard refused a call. Sent at once, whatever the library makes of the refusal.
 
-    `family` is `inet`, `inet6`, `raw`, `netlink`, `other`, `name` (a name look-up), or `process`: an attempt to start
-    a process, which is refused and recorded, but is no use of the network (a library may ask `ldconfig` or `uname`).
+    `family` is `inet`, `inet6`, `raw`, `netlink`, `other`, `name` (a name look-up), or one that is refused and recorded,
+    but is no use of the network: `process`, an attempt to start one (a library may ask `ldconfig` or `uname`), and
+    `file`, an attempt to open a file outside the set, with which the child itself fails.
     """
 
     call: str
@@ -94,7 +98,7 @@ class Violation(Message, tag="child.violation.v1", frozen=True, kw_only=True):
     @property
     def breaks_offline(self) -> bool:
         """Is this an OFFLINE_LOAD_VIOLATION, whatever else happened?"""
-        return self.family != PROCESS_FAMILY
+        return self.family not in {PROCESS_FAMILY, FILE_FAMILY}
 
 
 class ChildFailed(Message, tag="child.failed.v1", frozen=True, kw_only=True):

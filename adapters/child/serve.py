@@ -19,6 +19,7 @@ from adapters.child import barrier, guard, limits
 from adapters.child.channel import Channel, ParentGone
 from adapters.child.environment import folders, foreign_names, offline_faults
 from adapters.child.failures import normalise
+from adapters.child.file_rules import FileRules
 from adapters.child.protocol import (
     Bootstrap,
     Checked,
@@ -66,6 +67,11 @@ class Session:
         self._repeatable = True
         self.stage: Stage = "prepare"
 
+    @property
+    def opened_outside(self) -> bool:
+        """Was a file outside the set refused, and nothing of the network?"""
+        return self._guard.file_attempts > 0 and self._guard.network_attempts == 0
+
     def run(self) -> None:
         """All steps in order. Raises whatever a step raises."""
         for step in (self._prepare, self._load, self._probe, self._health, self._unload):
@@ -75,6 +81,8 @@ class Session:
             if self._guard.network_attempts:
                 # The library swallowed the refusal, or made the call in a thread of its own.
                 raise ModelForgeError(ErrorCode.OFFLINE_LOAD_VIOLATION, "the network was used and refused")
+            if self._guard.file_attempts:
+                raise outside_the_set()
             self._channel.send(frame)
 
     def _prepare(self) -> UpFrame:
@@ -97,6 +105,8 @@ class Session:
 
     def _load(self) -> UpFrame:
         self.stage = "load"
+        # Not before: a fresh child has just imported its libraries, from wherever they lie.
+        self._guard.confine(FileRules.of(Path(self._bootstrap.model_path), Path(self._bootstrap.scratch_path)))
         begin = time.perf_counter()
         report = self._ready_adapter().start()
         load_ms = _elapsed_ms(begin)
@@ -159,7 +169,9 @@ def serve(channel: Channel, options: ChildOptions, inherited: Inherited | None =
     except ParentGone:
         return EXIT_PARENT_GONE
     except BaseException as error:  # noqa: BLE001 -- the edge of the process: whatever it is becomes a code here
-        failed = normalise(error, session.stage if session is not None else stage)
+        refused = session is not None and session.opened_outside and not isinstance(error, guard.GuardRefusal)
+        told = outside_the_set() if refused else error
+        failed = normalise(told, session.stage if session is not None else stage)
         _log_exception(error)
         try:
             channel.send(failed)
@@ -167,6 +179,12 @@ def serve(channel: Channel, options: ChildOptions, inherited: Inherited | None =
             return EXIT_PARENT_GONE
         return EXIT_FAILED
     return EXIT_OK
+
+
+def outside_the_set() -> ModelForgeError:
+    """The error of a model that wants files beside its own; it names none of them."""
+    message = "the runtime tried to open a file outside the approved set; it was refused"
+    return ModelForgeError(ErrorCode.MODEL_LOAD_FAILED, message)
 
 
 def isolate(channel: Channel, options: ChildOptions, inherited: Inherited | None) -> tuple[Isolated, guard.Guard]:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from adapters.formats import safetensors
 from adapters.formats.documents import MAX_DOCUMENT_BYTES, MAX_KEPT_ITEMS, DocumentProblem, parse_json, pruned
+from adapters.loader_options import TRANSFORMER_CONFIGS
 from bus.codec import encode
 from bus.messages.gates import SetEvidence, WeightFacts
 
@@ -37,7 +38,7 @@ DOCUMENTS: Final = frozenset(
         "preprocessor_config.json",
         "processor_config.json",
         "quantize_config.json",
-        "sentence_bert_config.json",
+        *TRANSFORMER_CONFIGS,
         "special_tokens_map.json",
         "tokenizer_config.json",
     }

@@ -66,6 +66,8 @@ class FindingCode(StrEnum):
     SEQUENCE_TOO_LONG = "SEQUENCE_TOO_LONG"
     EVIDENCE_INCOMPLETE = "EVIDENCE_INCOMPLETE"
     PICKLE_NOT_LOADED = "PICKLE_NOT_LOADED"
+    LOADER_OPTION_REFUSED = "LOADER_OPTION_REFUSED"
+    DEFAULT_PROMPT = "DEFAULT_PROMPT"
 
 
 _C = FindingCode
@@ -96,7 +98,7 @@ REMEDIES: Final[dict[FindingCode, str]] = {
     _C.RUNTIME_WITHOUT_CUDA: "Install PyTorch's CUDA build on the node.",
     _C.HALF_PRECISION_ON_CPU: "Use `float32` on a CPU unless the speed is measured and wanted.",
     _C.MEMORY_EXCEEDS_DEVICE: "Use a smaller dtype, batch or sequence length, or a device with more memory.",
-    _C.MEMORY_EXCEEDS_LIMIT: "Raise `memory_limit_mib` in the profile.",
+    _C.MEMORY_EXCEEDS_LIMIT: "Give the child more in a new profile: `modelforge profile create NEWNAME --memory-limit-mib N`.",
     _C.MEMORY_TIGHT: "Free memory before the probe; the figure is an estimate, the probe measures.",
     _C.MEMORY_UNKNOWN: "None is needed: the probe measures.",
     _C.CONFIG_MISSING: _RESTORE,
@@ -121,6 +123,8 @@ REMEDIES: Final[dict[FindingCode, str]] = {
     _C.QUANTIZED_WEIGHTS: "Use the unquantized model, or an adapter that declares this quantization.",
     _C.SEQUENCE_TOO_LONG: "Use a profile whose sequence length the model supports.",
     _C.PICKLE_NOT_LOADED: "Convert the weights to Safetensors, then scan and assess the new set.",
+    _C.LOADER_OPTION_REFUSED: "Remove the key from the file, then scan and assess the new set.",
+    _C.DEFAULT_PROMPT: "None is needed for a probe; give the prompt yourself where the model serves.",
     _C.EVIDENCE_INCOMPLETE: "Shrink the document if it matters, then scan again.",
 }
 

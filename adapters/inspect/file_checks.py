@@ -10,6 +10,7 @@ from adapters.formats.evidence import INDEX_SUFFIX
 from adapters.inspect.codes import FindingCode as Code
 from adapters.inspect.codes import finding
 from adapters.inspect.subject import Subject
+from adapters.loader_options import TRANSFORMER_CONFIGS, refused_options
 from bus.messages.gates import Finding
 
 # Any one of them is a tokenizer on disk; `tokenizer_config.json` alone is not.
@@ -43,9 +44,23 @@ def config_findings(subject: Subject, folder: str) -> Iterator[Finding]:
     if config.get("auto_map") and model_type not in declared:
         message = f"the model type {model_type} needs code from outside the runtime"
         yield finding(Code.REMOTE_CODE_REQUIRED, "blocker", message, f"{path}: auto_map")
+    if config.get("transformers_weights") is not None:
+        message = f"{path} names a file of its own choice for the weights"
+        yield finding(Code.LOADER_OPTION_REFUSED, "blocker", message, f"{path}: transformers_weights")
     if config.get("quantization_config"):
         message = "the weights are quantized, the profile asks for none"
         yield finding(Code.QUANTIZED_WEIGHTS, "blocker", message, f"{path}: quantization_config")
+
+
+def option_findings(subject: Subject, folder: str) -> Iterator[Finding]:
+    """No `sentence_*_config.json` hands the library arguments that could name files outside the set."""
+    for path in (member(folder, name) for name in TRANSFORMER_CONFIGS):
+        if path not in subject.paths:
+            continue
+        refused = refused_options(subject.evidence.documents.get(path))
+        if refused:
+            message = f"{path} sets what this version passes on to no loader: {shown([key[:40] for key in refused])}"
+            yield finding(Code.LOADER_OPTION_REFUSED, "blocker", message, path)
 
 
 def tokenizer_findings(subject: Subject, folder: str) -> Iterator[Finding]:

@@ -47,6 +47,7 @@ def inspect(subject: Subject) -> Inspection:
         *node_checks.device_findings(subject),
         *file_checks.config_findings(subject, model),
         *file_checks.tokenizer_findings(subject, model),
+        *file_checks.option_findings(subject, model),
         *module_findings(subject, config),
         *file_checks.weight_findings(subject, weighted),
         *file_checks.code_findings(subject),

@@ -123,6 +123,19 @@ async def test_every_refused_attempt_is_in_the_evidence(probes: ProbeBench) -> N
     assert len(message.evidence.isolation.refused_attempts) >= 2
 
 
+@pytest.mark.req("P5")
+async def test_a_file_outside_the_set_is_no_use_of_the_network(probes: ProbeBench, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.txt").write_text("x")
+    fault = Fault(stage="load", kind="read_swallowed", text=str(tmp_path / "elsewhere.txt"))
+    message = await probes.run(probes.job(fault))
+    assert message.failure is not None
+    assert (message.outcome, message.failure.code) == ("failed", "MODEL_LOAD_FAILED")
+    assert message.evidence is not None
+    assert message.evidence.isolation is not None
+    assert message.evidence.isolation.refused_attempts == ("open outside the set (file)",)
+    no_place_of_this_host(probes, message)
+
+
 STAGES = {"import": "preparing", "load": "loading", "probe": "healthchecking", "unload": "unloading"}
 
 

@@ -366,7 +366,34 @@ async def test_two_children_at_once_do_not_meet(factory: ChildFactory, tmp_path:
 
 @pytest.mark.req("P7")
 async def test_the_double_can_play_a_process_on_a_card(factory: ChildFactory, tmp_path: Path, way: StartMethod) -> None:
-    target = tmp_path / "0_{pid}"
+    target = tmp_path / "scratch" / "0_{pid}"
     story = await run(factory, tmp_path, way, fault("load", "write_file", 5, str(target)))
-    assert (tmp_path / f"0_{story.child.pid}").read_text() == "5"
+    assert (tmp_path / "scratch" / f"0_{story.child.pid}").read_text() == "5"
     assert story.one(Loaded).device == "cpu"
+
+
+@pytest.mark.req("P5")
+@pytest.mark.parametrize(
+    ("stage", "kind"), [("load", "read_swallowed"), ("load", "write_file"), ("probe", "read_swallowed")]
+)
+async def test_a_file_outside_the_set_is_refused_reported_and_ends_it(
+    factory: ChildFactory, tmp_path: Path, way: StartMethod, stage: str, kind: str
+) -> None:
+    """A document of a model's folder may name files elsewhere: bytes that nobody hashed or approved."""
+    target = tmp_path / "elsewhere.txt"
+    target.write_text("x")
+    story = await run(factory, tmp_path, way, fault(stage, kind, 5, str(target)))
+    assert (story.failure.code, story.failure.stage) == ("MODEL_LOAD_FAILED", stage)
+    assert "outside the approved set" in story.failure.message
+    assert story.violations == ["open outside the set file"]
+    assert target.read_text() == "x"
+    assert str(tmp_path) not in repr(story.frames)
+
+
+@pytest.mark.req("P11")
+async def test_a_use_of_the_network_is_the_graver_word(factory: ChildFactory, tmp_path: Path, way: StartMethod) -> None:
+    target = tmp_path / "elsewhere.txt"
+    target.write_text("x")
+    faults = (fault("load", "read_swallowed", 0, str(target)), fault("load", "connect_swallowed", 9))
+    story = await run(factory, tmp_path, way, *faults)
+    assert story.failure.code == "OFFLINE_LOAD_VIOLATION"

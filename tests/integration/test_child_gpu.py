@@ -40,7 +40,8 @@ async def loaded_child(factory: ChildFactory, card: FakeNvml, tmp_path: Path) ->
         tmp_path / "model",
         {"stage": "load", "kind": "write_file", "amount": 2 * GIB, "text": str(card.folder / "procs" / "0_{pid}")},
     )
-    child = await begin(factory, model, tmp_path / "scratch", run=profile("faulty"), start_method="template")
+    # The place of the fake card is the child's scratch folder: it writes nowhere else.
+    child = await begin(factory, model, card.folder, run=profile("faulty"), start_method="template")
     for expected in (Isolated, Prepared):
         assert isinstance(await child.receive(20), expected)
         await child.send(Proceed())

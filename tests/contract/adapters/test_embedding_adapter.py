@@ -252,3 +252,15 @@ async def test_a_readme_that_names_a_base_model_calls_nobody(
     story = await run(factory, model, tmp_path)
     assert story.kinds[-1] == "Unloaded"
     assert story.violations == []
+
+
+@pytest.mark.req("P5")
+@pytest.mark.parametrize("key", ["tokenizer_name_or_path", "tokenizer_args", "model_kwargs", "backend", "cache_dir"])
+async def test_options_that_could_name_other_folders_are_passed_on_to_no_loader(
+    factory: ChildFactory, model: Path, tmp_path: Path, key: str
+) -> None:
+    (model / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 64, key: str(tmp_path)}))
+    story = await run(factory, model, tmp_path)
+    assert (story.failure.code, story.failure.stage) == ("MODEL_LOAD_FAILED", "load")
+    assert "not passed on" in story.failure.message
+    assert str(tmp_path) not in story.failure.message

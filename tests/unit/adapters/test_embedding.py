@@ -20,7 +20,7 @@ class Loading(Exception):  # noqa: N818 -- the point up to which the test goes
 @pytest.mark.req("P11")
 def test_the_library_is_told_to_stay_local_and_to_run_no_code_of_the_model(tmp_path: Path) -> None:
     """The offline variables and the barrier would hide a wrong argument: only a look at the call shows it."""
-    (tmp_path / "modules.json").write_text("[]")
+    (tmp_path / "modules.json").write_text('[{"path": ""}]')
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
     def load(*args: Any, **options: Any) -> None:
