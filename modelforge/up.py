@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from bus import verbs
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.api import Nothing, Page
@@ -114,6 +116,9 @@ class Stack:
         write_private(run / "controller.toml", render_toml({"controller": plan.controller, "client": {"url": url}}))
         agent = {"url": url, "credentials": str(self.identities.agents[plan.node_name])}
         write_private(run / "node.toml", render_toml({"node": plan.node, "client": agent}))
+        server = {"port": int(url.rpartition(":")[2]), "http_port": plan.server.http_port}
+        # Nobody runs on this one: `modelforge config show` tells what flags made of the settings.
+        write_private(run / "up.toml", render_toml({"server": server, "up": msgspec.structs.asdict(plan.up)}))
 
     async def controller_ready(self) -> None:
         """The controller answers; and note which boots of the node are history."""

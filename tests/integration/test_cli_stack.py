@@ -332,9 +332,15 @@ def test_doctor_finds_the_running_stack_well(live: Live) -> None:
 
 
 def test_config_show_names_the_running_stack(live: Live) -> None:
-    client = live.data("config", "show")["sections"]["client"]
+    sections = live.data("config", "show")["sections"]
+    client = sections["client"]
     assert client["url"]["value"] == live.up.ready["url"]
     assert "endpoint.json" in client["url"]["origin"]
+    # What only the flags of `up` said.
+    assert sections["node"]["artifact_root"]["value"] == str(live.models)
+    assert "node.toml" in sections["node"]["artifact_root"]["origin"]
+    assert sections["server"]["port"]["value"] == int(live.up.ready["url"].rpartition(":")[2])
+    assert sections["up"]["user"]["value"] == live.up.ready["user"]
 
 
 def test_a_second_up_on_the_same_state_names_the_first(live: Live) -> None:
