@@ -45,7 +45,7 @@ class Admission:
         """Admit this boot, greet it again, or refuse it.
 
         Raises:
-            ModelForgeError: BOOT_CONFLICT while the admitted boot lives, BOOT_SUPERSEDED for a dead boot.
+            ModelForgeError: BOOT_CONFLICT while the admitted boot lives or for a boot id of another node, BOOT_SUPERSEDED for a dead boot.
         """
         contest = self._contests.get(inventory.node)
         if contest is not None and contest.boot_id == inventory.boot_id:
@@ -78,7 +78,9 @@ class Admission:
 def _admit(tx: Tx, inventory: NodeInventory) -> str | None:
     """Admit or greet the boot; the boot id of the rival when there is another one that speaks for the node."""
     admitted = boots.admitted_boot(tx, inventory.node)
-    dead = boots.is_dead(tx, inventory.boot_id)
+    if boots.is_of_another(tx, inventory.node, inventory.boot_id):
+        raise ModelForgeError(ErrorCode.BOOT_CONFLICT, "this boot id speaks for another node")
+    dead = boots.is_dead(tx, inventory.node, inventory.boot_id)
     match decide_hello(admitted, inventory.boot_id, is_dead=dead):
         case Hello.DEAD:
             raise ModelForgeError(ErrorCode.BOOT_SUPERSEDED, "a newer agent of this node was admitted")

@@ -15,9 +15,14 @@ def admitted_boot(tx: Tx, node: str) -> str | None:
     return None if row is None else row["boot_id"]
 
 
-def is_dead(tx: Tx, boot_id: str) -> bool:
-    """Was this boot replaced by a successor?"""
-    return tx.one("boots.is_dead", boot_id=boot_id) is not None
+def is_dead(tx: Tx, node: str, boot_id: str) -> bool:
+    """Was this boot of the node replaced by a successor? What other nodes lived through says nothing of it."""
+    return tx.one("boots.is_dead", node=node, boot_id=boot_id) is not None
+
+
+def is_of_another(tx: Tx, node: str, boot_id: str) -> bool:
+    """Does this boot speak for another node? Boot ids are random: such a one was taken from there."""
+    return tx.one("boots.elsewhere", node=node, boot_id=boot_id) is not None
 
 
 def require(tx: Tx, node: str, boot_id: str) -> None:
@@ -27,7 +32,7 @@ def require(tx: Tx, node: str, boot_id: str) -> None:
         ModelForgeError: BOOT_SUPERSEDED for a dead boot, NODE_UNKNOWN when the node never said hello, BOOT_CONFLICT
             for a boot that was never admitted.
     """
-    if is_dead(tx, boot_id):
+    if is_dead(tx, node, boot_id):
         raise ModelForgeError(ErrorCode.BOOT_SUPERSEDED, "a newer agent of this node was admitted")
     admitted = admitted_boot(tx, node)
     if admitted is None:

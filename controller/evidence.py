@@ -49,7 +49,7 @@ def apply(tx: Tx, message: AnyEvidence, subject_node: str) -> Outcome:
         subject_node,
         jobs.find(tx, message.job_id),
         jobs.find_lease(tx, message.lease_id),
-        boot_is_dead=boots.is_dead(tx, message.boot_id),
+        boot_is_dead=boots.is_dead(tx, subject_node, message.boot_id),
     )
     match verdict:
         case Duplicate():

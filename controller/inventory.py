@@ -29,7 +29,7 @@ class InventoryIntake:
     def __init__(self, store: Store, faults: Faults) -> None:
         self._store = store
         self._faults = faults
-        self._told: set[str] = set()
+        self._told: set[tuple[str, str]] = set()
 
     async def on_message(self, message: Msg) -> None:
         """Take one inventory in. A bad one costs itself only."""
@@ -39,7 +39,8 @@ class InventoryIntake:
             if inventory.node != node:
                 _log.warning("an inventory on %s names the node %r", message.subject, inventory.node)
                 return
-            first_refusal = inventory.boot_id not in self._told
+            boot = (node, inventory.boot_id)
+            first_refusal = boot not in self._told
             audited = await self._store.write(lambda tx: take(tx, inventory, audit_dead=first_refusal))
         except Exception as error:  # noqa: BLE001 -- a poisoned word is told and counted, the next one is heard
             self._faults.record(Loop.INVENTORY, error)
@@ -47,7 +48,7 @@ class InventoryIntake:
         if audited:
             if len(self._told) >= MAX_REMEMBERED_BOOTS:
                 self._told.clear()
-            self._told.add(inventory.boot_id)
+            self._told.add(boot)
 
 
 def usable_slots(said: int) -> int:
@@ -64,7 +65,7 @@ def take(tx: Tx, inventory: NodeInventory, *, audit_dead: bool) -> bool:
     """
     row = tx.one("boots.node", node=inventory.node)
     stored = None if row is None else optional_json(row["inventory"], NodeInventory)
-    dead = boots.is_dead(tx, inventory.boot_id)
+    dead = boots.is_dead(tx, inventory.node, inventory.boot_id)
     word = judge_inventory(stored, inventory, None if row is None else row["boot_id"], is_dead=dead)
     if word.accepted:
         boots.seen(tx, inventory)

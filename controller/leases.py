@@ -80,7 +80,7 @@ def renew(tx: Tx, node: str, request: api.RenewRequest, ttl_s: float) -> api.Any
     """One more TTL for the attempt that holds the lease, or the word that it is over (spec P4)."""
     lease = jobs.find_lease(tx, request.lease_id)
     code = decide_renew(lease, node, request.boot_id, request.token, tx.at)
-    if code is None and boots.is_dead(tx, request.boot_id):
+    if code is None and boots.is_dead(tx, node, request.boot_id):
         code = ErrorCode.BOOT_SUPERSEDED
     job = None if lease is None else jobs.find(tx, lease.job_id)
     if code is None and lease is not None and job is not None:

@@ -39,9 +39,10 @@ CREATE TABLE nodes (
 ) STRICT;
 
 CREATE TABLE dead_boots (
-    boot_id TEXT PRIMARY KEY,
     node    TEXT NOT NULL REFERENCES nodes (name),
-    at      TEXT NOT NULL
+    boot_id TEXT NOT NULL,
+    at      TEXT NOT NULL,
+    PRIMARY KEY (node, boot_id)
 ) STRICT;
 
 CREATE TABLE environments (

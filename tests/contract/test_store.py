@@ -225,6 +225,19 @@ def test_an_old_ledger_is_upgraded_and_keeps_its_rows(tmp_path: Path) -> None:
         connection.close()
 
 
+def test_the_boots_that_are_dead_stay_dead_for_their_node(tmp_path: Path) -> None:
+    steps = migrate.load_migrations()
+    connection = sqlite3.connect(tmp_path / "l.db", isolation_level=None)
+    try:
+        migrate.migrate(connection, steps[:2])
+        connection.execute("INSERT INTO nodes (name, created_at) VALUES ('local', 'now')")
+        connection.execute("INSERT INTO dead_boots (boot_id, node, at) VALUES ('one', 'local', 'now')")
+        migrate.migrate(connection, steps)
+        assert connection.execute("SELECT node, boot_id FROM dead_boots").fetchall() == [("local", "one")]
+    finally:
+        connection.close()
+
+
 def test_a_step_that_fails_leaves_nothing_of_itself(tmp_path: Path) -> None:
     broken = Migration(1, "broken", "CREATE TABLE one (id INTEGER PRIMARY KEY); CREATE TABLE one (id INTEGER);")
     connection = sqlite3.connect(tmp_path / "l.db", isolation_level=None)

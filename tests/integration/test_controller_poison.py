@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bus.client import BusClient
+from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.evidence import AnyEvidence
 from bus.streams import StoredMessage, ensure_node_consumers
 from bus.streams import last_message as real_last_message
@@ -153,3 +154,19 @@ async def test_a_moment_at_the_end_of_the_calendar_is_no_fault(tmp_path: Path, a
 
         await until(loading, "the phase is taken")
         assert bench.controller.faults.counts[Loop.EVIDENCE] == 0
+
+
+@pytest.mark.req("P4")
+async def test_no_node_can_take_or_bury_the_boot_of_another(tmp_path: Path) -> None:
+    async with controller_bench(tmp_path, nodes=("local", "evil")) as bench:
+        local = await bench.agent("local", "b" * 32)
+        thief = await bench.agent("evil", "b" * 32)
+        await thief.hello()
+        await (await bench.agent("evil", "c" * 32)).hello()  # buries the thief's boot, for its own node
+        await local.hello()
+        await local.hello()
+        with pytest.raises(ModelForgeError) as raised:
+            await thief.hello()
+        assert raised.value.code == ErrorCode.BOOT_CONFLICT
+        await bench.scan()
+        assert (await local.claim(await local.pull()))["kind"] == "claim.granted.v1"

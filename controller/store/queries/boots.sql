@@ -8,10 +8,13 @@ SELECT name, boot_id, last_seen_at, inventory FROM nodes ORDER BY name LIMIT :li
 SELECT name, last_seen_at FROM nodes ORDER BY name LIMIT :limit;
 
 -- name: is_dead
-SELECT 1 AS dead FROM dead_boots WHERE boot_id = :boot_id;
+SELECT 1 AS dead FROM dead_boots WHERE node = :node AND boot_id = :boot_id;
+
+-- name: elsewhere
+SELECT name FROM nodes WHERE boot_id = :boot_id AND name <> :node LIMIT 1;
 
 -- name: bury
-INSERT INTO dead_boots (boot_id, node, at) VALUES (:boot_id, :node, :at) ON CONFLICT (boot_id) DO NOTHING;
+INSERT INTO dead_boots (node, boot_id, at) VALUES (:node, :boot_id, :at) ON CONFLICT (node, boot_id) DO NOTHING;
 
 -- name: environment
 INSERT INTO environments (id, body, created_at) VALUES (:id, :body, :at) ON CONFLICT (id) DO NOTHING;
