@@ -52,6 +52,20 @@ class Member:
     stamp: Stamp
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What lies below a folder, at one moment.
+
+    Attributes:
+        members: every regular file, sorted by path.
+        folders: the folder itself (`.`), every folder in it, and those above it up to the root (`..`, `../..`). A folder
+            that takes another's place and goes again leaves no trace in any file; its own change time moves.
+    """
+
+    members: tuple[Member, ...]
+    folders: tuple[Member, ...]
+
+
 class ArtifactRoot:
     """The node's artifact root, held open for one operation; close it, or use it as a context manager."""
 
@@ -79,7 +93,11 @@ class ArtifactRoot:
         os.close(self._fd)
 
     def files(self, folder: str, *, max_files: int) -> tuple[Member, ...]:
-        """Every regular file below `folder`, sorted by path; links are followed inside the root only.
+        """The members of `listing`; raises the same."""
+        return self.listing(folder, max_files=max_files).members
+
+    def listing(self, folder: str, *, max_files: int) -> Listing:
+        """Every regular file below `folder`, and the folders; links are followed inside the root only.
 
         Raises:
             ModelForgeError: PATH_OUTSIDE_ROOT, PATH_NOT_FOUND, PATH_NOT_A_FOLDER, ARTIFACT_EMPTY,
@@ -90,9 +108,11 @@ class ArtifactRoot:
         walk = _Walk(self, max_files)
         with self._folder(relative) as handle:
             walk.enter(handle, "", ())
+            above = tuple(self._above(relative))
         if not walk.members:
             raise ModelForgeError(ErrorCode.ARTIFACT_EMPTY, "the folder holds no file", path=folder)
-        return tuple(sorted(walk.members, key=lambda member: member.path))
+        members = sorted(walk.members, key=lambda member: member.path)
+        return Listing(members=tuple(members), folders=(*walk.folders, *above))
 
     @contextmanager
     def open_member(self, folder: str, member: Member) -> Iterator[int]:
@@ -128,6 +148,12 @@ class ArtifactRoot:
         finally:
             os.close(handle)
 
+    def _above(self, relative: str) -> Iterator[Member]:
+        """The folders between `relative` and the root, the nearest first; as they are named, also where one is a link."""
+        for number, parent in enumerate(list(PurePosixPath(relative).parents)[:-1], 1):
+            with self._folder(str(parent)) as handle:
+                yield Member("/".join([".."] * number), Stamp.of(os.fstat(handle)))
+
     @contextmanager
     def _folder(self, relative: str) -> Iterator[int]:
         with ExitStack() as stack:
@@ -146,9 +172,9 @@ class _Walk:
 
     def __init__(self, root: ArtifactRoot, max_files: int) -> None:
         self.members: list[Member] = []
+        self.folders: list[Member] = []
         self._root = root
         self._max_files = max_files
-        self._folders = 0
 
     def enter(self, handle: int, prefix: str, above: tuple[tuple[int, int], ...]) -> None:
         status = os.fstat(handle)
@@ -157,8 +183,8 @@ class _Walk:
             raise ModelForgeError(
                 ErrorCode.ARTIFACT_UNSUPPORTED_FILE, "a link leads back to a folder above it", file=prefix or "."
             )
-        self._folders += 1
-        if self._folders > MAX_FOLDERS or len(above) >= MAX_DEPTH:
+        self.folders.append(Member(prefix or ".", Stamp.of(status)))
+        if len(self.folders) > MAX_FOLDERS or len(above) >= MAX_DEPTH:
             raise too_large(f"more than {MAX_FOLDERS} folders, or deeper than {MAX_DEPTH}")
         for name in self._names(handle, prefix):
             path = f"{prefix}/{name}" if prefix else name

@@ -10,7 +10,7 @@ from typing import Final
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.gates import FileEntry, Manifest
 from node_agent.artifact_hash import Watch, hash_files
-from node_agent.artifact_root import ArtifactRoot, Member, Stamp, changed
+from node_agent.artifact_root import ArtifactRoot, Listing, Member, Stamp, changed
 
 # Enough to name an extra file; a folder with more of them is another folder.
 _EXTRA_FILES: Final = 64
@@ -25,10 +25,10 @@ _GONE: Final = frozenset(
 )
 
 
-def verify_manifest(root: Path, folder: str, manifest: Manifest, watch: Watch) -> tuple[Member, ...]:
+def verify_manifest(root: Path, folder: str, manifest: Manifest, watch: Watch) -> Listing:
     """Read every file of `folder` again and compare it with `manifest`; blocks.
 
-    Returns the members as they were while they were read, for `still_the_same` after they were used.
+    Returns the files and folders as they were before they were read, for `still_the_same` after they were used.
 
     Raises:
         ModelForgeError: ARTIFACT_CHANGED, naming the file that is missing, new or different; ARTIFACT_UNREADABLE,
@@ -36,7 +36,8 @@ def verify_manifest(root: Path, folder: str, manifest: Manifest, watch: Watch) -
     """
     wanted = {entry.path: entry for entry in manifest.files}
     with ArtifactRoot(root) as artifacts:
-        members = _list(artifacts, folder, len(wanted))
+        listing = _list(artifacts, folder, len(wanted))
+        members = listing.members
         _compare_names(wanted.values(), members)
         # Sizes first: a truncated shard is named at once, not after gigabytes.
         for member in members:
@@ -46,26 +47,38 @@ def verify_manifest(root: Path, folder: str, manifest: Manifest, watch: Watch) -
         for entry in hash_files(artifacts, folder, members, watch).files:
             if entry.sha256 != wanted[entry.path].sha256:
                 raise changed(entry.path, "its contents differ from the approved ones")
-        return members
+        return listing
 
 
-def still_the_same(root: Path, folder: str, members: tuple[Member, ...]) -> None:
-    """Is every file still the one that was read? Cheap: compares what the file system says, not contents.
+def still_the_same(root: Path, folder: str, before: Listing) -> None:
+    """Is every file still the one that was read, and every folder? Compares what the file system says, not contents.
+
+    The folders count because a whole folder can be moved away, another one moved into its place, and back again.
 
     Raises:
         ModelForgeError: ARTIFACT_CHANGED, naming the first that is not.
     """
     with ArtifactRoot(root) as artifacts:
-        compare_stamps(artifacts, folder, members)
+        compare_stamps(artifacts, folder, before.members)
+        after = _list(artifacts, folder, len(before.members))
+    _compare_folders(before.folders, after.folders)
 
 
 def compare_stamps(artifacts: ArtifactRoot, folder: str, members: tuple[Member, ...]) -> None:
     """As `still_the_same`, below a root that is open already."""
-    now = _list(artifacts, folder, len(members))
+    now = _list(artifacts, folder, len(members)).members
     _compare_names(members, now)
     for before, after in zip(members, now, strict=True):
         if before.stamp != after.stamp:
             raise changed(before.path, _what_changed(before.stamp, after.stamp))
+
+
+def _compare_folders(before: tuple[Member, ...], after: tuple[Member, ...]) -> None:
+    now = {folder.path: folder.stamp for folder in after}
+    for folder in before:
+        if now.get(folder.path) != folder.stamp:
+            what = "the folder was moved, or something in it was renamed, while the set was in use"
+            raise changed(folder.path, what)
 
 
 def _what_changed(before: Stamp, after: Stamp) -> str:
@@ -75,9 +88,9 @@ def _what_changed(before: Stamp, after: Stamp) -> str:
     return "it changed while the set was in use"
 
 
-def _list(artifacts: ArtifactRoot, folder: str, wanted_files: int) -> tuple[Member, ...]:
+def _list(artifacts: ArtifactRoot, folder: str, wanted_files: int) -> Listing:
     try:
-        return artifacts.files(folder, max_files=wanted_files + _EXTRA_FILES)
+        return artifacts.listing(folder, max_files=wanted_files + _EXTRA_FILES)
     except ModelForgeError as error:
         raise _as_changed(error, folder) from error
 

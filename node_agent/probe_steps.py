@@ -32,7 +32,7 @@ from bus.messages.gates import RuntimeEnvironment
 from bus.messages.jobs import ProbeJob
 from bus.states import ProbeState
 from node_agent.artifact_hash import Watch
-from node_agent.artifact_root import Member, check_relative
+from node_agent.artifact_root import Listing, check_relative
 from node_agent.artifact_verify import still_the_same, verify_manifest
 from node_agent.attempt import in_thread
 from node_agent.job_check import check_job
@@ -80,7 +80,7 @@ class ProbeSteps:
         self._record = record
         self._sampler = sampler
         self._enter = enter
-        self._members: tuple[Member, ...] = ()
+        self._listing: Listing | None = None
         self._starting: asyncio.Future[Child] | None = None
         self._violation: Violation | None = None
         self._phase_ends_s = 0.0
@@ -108,7 +108,7 @@ class ProbeSteps:
             await self._sampler.take(SamplePoint.AFTER_INFERENCE, child.pid)
             self._record.checked = await self._step(child, Checked)
             # The files may have been replaced between their digests and the load.
-            await asyncio.to_thread(still_the_same, self._place.artifact_root, self._job.location, self._members)
+            await self._verify_again()
         self._enter(ProbeState.READY)
         self._enter(ProbeState.UNLOADING)
         async with self._phase("unloading", budgets.unloading_s):
@@ -137,8 +137,13 @@ class ProbeSteps:
         watch = Watch(threads=self._place.hash_threads)
         job, root = self._job, self._place.artifact_root
         check_job(job, await asyncio.to_thread(self._place.environment))
-        self._members = await in_thread(watch, lambda: verify_manifest(root, job.location, job.manifest, watch))
+        self._listing = await in_thread(watch, lambda: verify_manifest(root, job.location, job.manifest, watch))
         self._record.verify_ms = _elapsed_ms(began)
+
+    async def _verify_again(self) -> None:
+        if self._listing is None:
+            raise ModelForgeError(ErrorCode.INTERNAL, "the files were not verified")
+        await asyncio.to_thread(still_the_same, self._place.artifact_root, self._job.location, self._listing)
 
     async def _start_child(self) -> Child:
         profile = self._job.profile

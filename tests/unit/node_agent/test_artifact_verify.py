@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,9 +107,10 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(root: Path, change: Cal
 
 @pytest.mark.req("P5")
 def test_the_approved_folder_passes(root: Path) -> None:
-    members = verify_manifest(root, "model", manifest_of(root), Watch())
-    assert len(members) == 4
-    still_the_same(root, "model", members)
+    listing = verify_manifest(root, "model", manifest_of(root), Watch())
+    assert len(listing.members) == 4
+    assert [folder.path for folder in listing.folders] == [".", "1_Pooling"]
+    still_the_same(root, "model", listing)
 
 
 def flip_a_byte(root: Path) -> None:
@@ -151,13 +154,53 @@ def test_an_empty_folder_more_or_less_is_the_same_set(root: Path) -> None:
     manifest = manifest_of(root)
     for number in range(100):
         (root / "model" / f"empty-{number}").mkdir()
-    assert verify_manifest(root, "model", manifest, Watch())
+    assert len(verify_manifest(root, "model", manifest, Watch()).members) == 4
 
 
 @pytest.mark.parametrize("change", [append, rewrite_and_set_the_clock_back, replace, Path.unlink])
 def test_a_change_after_the_verification_is_noticed(root: Path, change: Callable[[Path], None]) -> None:
-    members = verify_manifest(root, "model", manifest_of(root), Watch())
+    listing = verify_manifest(root, "model", manifest_of(root), Watch())
     change(root / "model" / "model.safetensors")
     with pytest.raises(ModelForgeError) as caught:
-        still_the_same(root, "model", members)
+        still_the_same(root, "model", listing)
     assert caught.value.code is ErrorCode.ARTIFACT_CHANGED
+
+
+def swap_and_swap_back(folder: Path) -> None:
+    """Another folder in its place for a moment; not one file of it is touched."""
+    away = folder.with_name("away")
+    folder.rename(away)
+    shutil.copytree(away, folder)
+    folder.rename(folder.with_name("evil"))
+    away.rename(folder)
+
+
+@pytest.mark.parametrize(("moved", "named"), [("org/model", "."), ("org/model/1_Pooling", "."), ("org", "..")])
+@pytest.mark.req("P5")
+def test_a_folder_that_was_away_for_a_moment_is_noticed(root: Path, moved: str, named: str) -> None:
+    """A load in that moment would read bytes that nobody approved; moving a folder changes no file's own times."""
+    manifest = manifest_of(root)
+    (root / "org").mkdir()
+    (root / "model").rename(root / "org" / "model")
+    files = {path: path.stat().st_ctime_ns for path in (root / "org" / "model").rglob("*") if path.is_file()}
+    listing = verify_manifest(root, "org/model", manifest, Watch())
+    changed_ns = (root / moved).stat().st_ctime_ns
+    deadline_s = time.monotonic() + 5
+    # Again until the clock of the file system, which ticks in milliseconds, has moved.
+    while time.monotonic() < deadline_s:
+        swap_and_swap_back(root / moved)
+        shutil.rmtree((root / moved).with_name("evil"))
+        if (root / moved).stat().st_ctime_ns != changed_ns:
+            break
+    assert {path: path.stat().st_ctime_ns for path in files} == files
+    with pytest.raises(ModelForgeError) as caught:
+        still_the_same(root, "org/model", listing)
+    assert caught.value.code is ErrorCode.ARTIFACT_CHANGED
+    assert caught.value.context["file"] == named
+
+
+@pytest.mark.req("P5")
+def test_a_neighbour_of_the_set_may_come_and_go(root: Path) -> None:
+    listing = verify_manifest(root, "model", manifest_of(root), Watch())
+    (root / "another model").mkdir()
+    still_the_same(root, "model", listing)
