@@ -61,6 +61,7 @@ def show(app: App, id_: str) -> None:
     """Show one candidate."""
     found = with_operator(app, lambda operator: operator.call(verbs.CANDIDATES_SHOW, ById(id=id_)))
     app.out.result("candidate", found, lambda: candidate_card(found))
+    app.next(f"modelforge probe show {found.probe_id}")
 
 
 def production(one: Candidate) -> str:

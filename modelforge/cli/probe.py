@@ -63,7 +63,8 @@ def queue(
         if not wait:
             return queued
         app.out.progress.phase(f"probe {queued.id} queued on {queued.node}")
-        return await follow_probe(operator, app.out.progress, queued.id, timeout_s=timeout_s)
+        told = len(queued.timeline)
+        return await follow_probe(operator, app.out.progress, queued.id, timeout_s=timeout_s, told=told)
 
     view = with_operator(app, work)
     app.out.result("probe", view, lambda: probe_card(view))
@@ -169,7 +170,11 @@ def cancel(app: App, id_: str, reason: str, wait: bool, timeout_s: float) -> Non
 
     async def work(operator: Operator) -> ProbeView:
         view = await operator.call(verbs.PROBES_CANCEL, CancelRequest(id=id_, reason=reason))
-        return await follow_probe(operator, app.out.progress, view.id, timeout_s=timeout_s) if wait else view
+        if not wait or view.finished_at is not None:
+            return view
+        app.out.progress.phase(f"probe {view.id} is being cancelled")
+        told = len(view.timeline)
+        return await follow_probe(operator, app.out.progress, view.id, timeout_s=timeout_s, told=told)
 
     view = with_operator(app, work)
     app.out.result(

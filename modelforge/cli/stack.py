@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -121,10 +122,16 @@ async def _run_demo(app: App, plan: Plan, keep: asyncio.Event | None) -> None:
         if keep is not None:
             keep.set()
             await _keep(app, stack, supervisor)
+    # The stack is gone, its record is not: only with it can the log and the evidence be looked at again.
+    state, root = shlex.quote(str(plan.state.root)), shlex.quote(str(plan.artifact_root))
+    app.out.next(
+        f"modelforge up --state {state} --artifact-root {root} --port 0",
+        f"modelforge probe log {report.probe.id} --state {state}",
+    )
 
 
 async def _keep(app: App, stack: Stack, supervisor: Supervisor) -> None:
     app.out.note(f"the stack runs on at {stack.client.url} until Ctrl-C", "heading")
-    state = stack.plan.state.root
+    state = shlex.quote(str(stack.plan.state.root))
     app.out.next(f"modelforge tui --state {state}", f"modelforge probe list --state {state}")
     await supervisor.run()

@@ -67,17 +67,24 @@ async def follow_probe(
     *,
     timeout_s: float | None,
     changed: Callable[[ProbeView], None] | None = None,
+    told: int = 0,
 ) -> ProbeView:
     """Wait for a probe's end, naming each phase once; `changed` is told every new picture.
+
+    A phase that was over before anybody looked stands in the timeline, so that none is left out. `told` is how many of
+    the timeline's entries the reader has seen.
 
     Raises:
         ModelForgeError: UNKNOWN_ID, WAIT_TIMEOUT, or why the controller has not answered for too long.
     """
     last: list[ProbeView] = []
+    seen = [told]
 
     async def read() -> ProbeView:
         view = await operator.call(verbs.PROBES_SHOW, ById(id=probe_id))
-        progress.phase(f"probe {view.id} {view.state}, attempt {view.attempt}")
+        for mark in view.timeline[seen[0] :]:
+            progress.phase(f"probe {view.id} {mark.state}, attempt {mark.attempt}")
+        seen[0] = max(seen[0], len(view.timeline))
         if changed is not None and (not last or last[0] != view):
             last[:] = [view]
             changed(view)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -12,7 +13,7 @@ import msgspec
 import pytest
 
 from modelforge.demo import DemoReport, report_card
-from tests.support.cli import COMMAND, clean_environment, eventually, is_alive
+from tests.support.cli import COMMAND, UpProcess, clean_environment, eventually, is_alive, modelforge_here
 
 pytestmark = pytest.mark.timeout(170)
 INPUT_SHA256 = hashlib.sha256(b"ModelForge runtime compatibility probe").hexdigest()
@@ -60,6 +61,7 @@ def test_the_demo_ends_with_a_candidate_and_all_of_its_evidence(tmp_path: Path) 
         f"[{number}/6] {title}" for number, title in enumerate(TITLES, 1)
     ]
     _check_card(report)
+    _check_it_can_be_looked_at_again(report, done.stderr)
     assert processes_of(state) == []
     assert not (state / "demo" / "run" / "endpoint.json").exists()
 
@@ -94,6 +96,18 @@ def _check_card(report: DemoReport) -> None:
         f"runtime-worker://local/{report.probe.id}/attempt/1",
     ):
         assert words in card, words
+
+
+def _check_it_can_be_looked_at_again(report: DemoReport, err: str) -> None:
+    again, log = [shlex.split(line)[2:] for line in err.splitlines() if line.startswith("next: ")]
+    assert again[0] == "up"
+    state = Path(again[again.index("--state") + 1])
+    up = UpProcess(state, *again[1:])
+    try:
+        result = modelforge_here(state, *log)
+        assert (result.code, log[:3]) == (0, ["probe", "log", report.probe.id])
+    finally:
+        assert up.end() == 0
 
 
 def test_ctrl_c_in_the_demo_stops_everything(tmp_path: Path) -> None:

@@ -11,11 +11,13 @@ import pytest
 
 from bus.errors import ErrorCode, ModelForgeError
 from bus.operator import Operator
+from bus.states import ProbeState
 from modelforge.cli import patience as module
 from modelforge.cli import session
 from modelforge.cli.output import Progress
 from modelforge.cli.patience import AWAY, NOT_SENT, Patience, patiently
 from modelforge.cli.session import wait_until
+from modelforge.cli.watching import follow_probe
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +110,27 @@ async def test_a_wait_ends_in_its_own_time_also_without_a_controller() -> None:
     with pytest.raises(ModelForgeError) as caught:
         await wait(answers(ErrorCode.NO_CONTROLLER), io.StringIO(), timeout_s=0.05)
     assert caught.value.code in {ErrorCode.WAIT_TIMEOUT, ErrorCode.NO_CONTROLLER}
+
+
+@pytest.mark.parametrize("told", [0, 1, 6])
+async def test_a_phase_that_was_over_before_anybody_looked_is_told(told: int) -> None:
+    names = ("queued", "preparing", "loading", "healthchecking", "ready", "unloading", "completed")
+
+    def view(states: tuple[str, ...]) -> SimpleNamespace:
+        marks = tuple(SimpleNamespace(state=name, attempt=1) for name in states)
+        return SimpleNamespace(id="prb-1", state=ProbeState(states[-1]), attempt=1, timeline=marks)
+
+    pictures = [view(names[:1]), view(names[:1]), view(names[:3]), view(names)]
+
+    class Asked(FakeOperator):
+        async def call(self, *_: object) -> SimpleNamespace:
+            return pictures.pop(0)
+
+    stream = io.StringIO()
+    progress = Progress(stream, animate=False)
+    await follow_probe(cast("Operator", Asked()), progress, "prb-1", timeout_s=None, told=told)
+    lines = [line.split()[2].rstrip(",") for line in stream.getvalue().splitlines()]
+    assert lines == list(names[told:])
 
 
 async def test_what_may_not_happen_twice_is_not_repeated_after_a_timeout() -> None:
