@@ -135,6 +135,7 @@ class EmbeddingAdapter(RuntimeAdapter):
         begin = time.perf_counter()
         rows = self._model.encode(
             [EMBEDDING_INPUT] * profile.batch_size,
+            prompt="",  # a folder may name a default prompt; the fixed input is the sole one
             batch_size=profile.batch_size,
             show_progress_bar=False,
             convert_to_numpy=True,

@@ -21,6 +21,7 @@ NAME: Final = "sentence_transformers"
 PACKAGES: Final = ("sentence-transformers", "transformers", "torch")
 MODALITY: Final = "text"
 MODULES: Final = "modules.json"
+PROMPTS: Final = "config_sentence_transformers.json"
 # Module -> does it need a folder of its own with a config.json? Normalize has nothing to configure.
 MODULE_NEEDS_CONFIG: Final = {"Transformer": False, "Pooling": True, "Dense": True, "Normalize": False}
 _DIMENSION_KEYS: Final = ("word_embedding_dimension", "embedding_dimension")
@@ -52,6 +53,7 @@ def inspect(subject: Subject) -> Inspection:
         *file_checks.weight_findings(subject, weighted),
         *file_checks.code_findings(subject),
         *sequence_findings(subject, config),
+        *prompt_findings(subject),
         *memory.memory_findings(subject, expected),
     ]
     if not any(item.severity == "blocker" for item in found):
@@ -132,6 +134,14 @@ def sequence_findings(subject: Subject, config: dict[str, Any]) -> Iterator[Find
     if type(positions) is int and 0 < positions < wanted:
         message = f"the profile wants {wanted} tokens, the model has positions for {positions}"
         yield finding(Code.SEQUENCE_TOO_LONG, "blocker", message, "config.json: max_position_embeddings")
+
+
+def prompt_findings(subject: Subject) -> Iterator[Finding]:
+    """A default prompt is put before every text where the model serves, but not before a probe's fixed input."""
+    name = (subject.document(PROMPTS) or {}).get("default_prompt_name")
+    if name is not None:
+        message = f"the set puts its prompt {str(name)[:40]} before every text; a probe embeds the fixed input alone"
+        yield finding(Code.DEFAULT_PROMPT, "warning", message, f"{PROMPTS}: default_prompt_name")
 
 
 def _config_of(module: Module) -> str:

@@ -264,3 +264,13 @@ async def test_options_that_could_name_other_folders_are_passed_on_to_no_loader(
     assert (story.failure.code, story.failure.stage) == ("MODEL_LOAD_FAILED", "load")
     assert "not passed on" in story.failure.message
     assert str(tmp_path) not in story.failure.message
+
+
+@pytest.mark.req("P13")
+async def test_the_fixed_input_is_all_that_is_embedded(factory: ChildFactory, model: Path, tmp_path: Path) -> None:
+    """The output's evidence names the digest of the input; a prompt of the folder would make it untrue."""
+    alone = await output(factory, model, tmp_path)
+    (model / "config_sentence_transformers.json").write_text(
+        json.dumps({"prompts": {"query": "quick brown fox "}, "default_prompt_name": "query"})
+    )
+    assert await output(factory, model, tmp_path) == alone

@@ -180,6 +180,17 @@ def test_code_in_the_folder_is_a_warning_because_it_is_never_run() -> None:
     assert only(inspection, FindingCode.CODE_IN_SET).severity == "warning"
 
 
+def test_a_default_prompt_is_a_warning_because_a_probe_gives_none() -> None:
+    prompts = {"prompts": {"query": "query: "}}
+    silent = inspect(subject(model_files(**{"config_sentence_transformers.json": doc(prompts)})))
+    assert [found.severity for found in silent.findings] == ["note"]
+    named = doc({**prompts, "default_prompt_name": "query"})
+    inspection = inspect(subject(model_files(**{"config_sentence_transformers.json": named})))
+    assert inspection.verdict == "compatible"
+    found = only(inspection, FindingCode.DEFAULT_PROMPT)
+    assert (found.severity, "query" in found.message) == ("warning", True)
+
+
 @pytest.mark.req("A5", "A6")
 @pytest.mark.parametrize(
     ("changes", "expected"),
