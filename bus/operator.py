@@ -139,7 +139,7 @@ def read_endpoint(state: Path) -> Endpoint:
     except FileNotFoundError as error:
         raise ModelForgeError(
             ErrorCode.NOT_CONNECTED,
-            "no server is configured, and none of ours runs",
+            f"no server is configured, and none of ours runs in the state folder {state}",
             hint="Start one with `modelforge up`, or set `client.url`.",
         ) from error
     except OSError as error:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
 import click
 
 from bus.errors import Exit
 from docs.generators import markdown as md
 from modelforge.cli.main import root
+
+_TOLD: Final = re.compile(r"\s+\[([^\]]+)\]$")
 
 
 def render() -> str:
@@ -40,9 +44,10 @@ def _command(path: str, command: click.Command) -> list[str]:
     context = click.Context(command, info_name=path)
     pieces = " ".join([path, *command.collect_usage_pieces(context)])
     blocks = [f"## {path}", _text(command.help or ""), f"```text\n{pieces}\n```"]
-    rows = [(_spelling(option), option.help or "") for option in command.params if isinstance(option, click.Option)]
+    options = [option for option in command.params if isinstance(option, click.Option)]
+    rows = [(_spelling(option), *_default(option)) for option in options]
     if rows:
-        blocks.append(md.table(("option", "what it does"), rows))
+        blocks.append(md.table(("option", "default", "what it does"), rows))
     return [block for block in blocks if block]
 
 
@@ -55,4 +60,23 @@ def _spelling(option: click.Option) -> str:
     names = ", ".join(md.code(name) for name in (*option.opts, *option.secondary_opts))
     if option.is_flag or option.count:
         return names
+    if isinstance(option.type, click.Choice):
+        return f"{names} {', '.join(md.code(choice) for choice in option.type.choices)}"
     return f"{names} {option.metavar or option.type.name.removesuffix(' range').upper()}"
+
+
+def _default(option: click.Option) -> tuple[str, str]:
+    """The default as `--help` shows it, and the help without it.
+
+    Where the default is made elsewhere, the help itself tells it, in brackets at its end.
+    """
+    words = option.help or ""
+    if option.required:
+        return "**required**", words
+    if told := _TOLD.search(words):
+        return told[1], words[: told.start()]
+    if not option.show_default:
+        return "", words
+    if option.is_flag and option.secondary_opts:
+        return md.code((option.opts if option.default else option.secondary_opts)[0]), words
+    return md.code(f"{option.default:g}" if isinstance(option.default, float) else option.default), words

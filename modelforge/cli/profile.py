@@ -39,20 +39,24 @@ def profile() -> None:
     help="Profile as TOML with the fields that `profile show --json` prints; flags win over it.",
 )
 @click.option("--adapter", help="Adapter that loads the set.  [sentence_transformers]")
-@click.option("--device", help="cpu or cuda.  [cpu]")
+@click.option("--device", type=click.Choice(("cpu", "cuda")), help="Where it runs.  [cpu]")
 @click.option("--gpu-uuid", help="The card, by UUID; cuda only.")
-@click.option("--dtype", help="float32, float16 or bfloat16.  [float32]")
-@click.option("--batch-size", type=int, help="Inputs per call.  [1]")
-@click.option("--max-sequence-length", type=int, help="Tokens per input.  [256]")
+@click.option("--dtype", type=click.Choice(("float32", "float16", "bfloat16")), help="Of the weights.  [float32]")
+@click.option("--batch-size", type=click.IntRange(min=1), help="Inputs per call.  [1]")
+@click.option("--max-sequence-length", type=click.IntRange(min=1), help="Tokens per input.  [256]")
 @click.option("--normalize/--no-normalize", default=None, help="Unit vectors or not.  [normalize]")
-@click.option("--threads", type=int, help="Threads of the child.  [1]")
-@click.option("--memory-limit-mib", type=int, help="Limit of the child's private memory (RLIMIT_DATA).  [8192]")
-@click.option("--reclaim-tolerance-mib", type=int, help="GPU memory that may stay above the baseline.  [64]")
-@click.option("--preparing-s", type=int, help="Budget of preparing.  [300]")
-@click.option("--loading-s", type=int, help="Budget of loading.  [300]")
-@click.option("--healthchecking-s", type=int, help="Budget of healthchecking.  [60]")
-@click.option("--unloading-s", type=int, help="Budget of unloading.  [30]")
-@click.option("--total-s", type=int, help="Budget of the whole probe.  [900]")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads of the child.  [1]")
+@click.option(
+    "--memory-limit-mib", type=click.IntRange(min=1), help="Limit of the child's private memory (RLIMIT_DATA).  [8192]"
+)
+@click.option(
+    "--reclaim-tolerance-mib", type=click.IntRange(min=0), help="GPU memory that may stay above the baseline.  [64]"
+)
+@click.option("--preparing-s", type=click.IntRange(min=1), help="Budget of preparing.  [300]")
+@click.option("--loading-s", type=click.IntRange(min=1), help="Budget of loading.  [300]")
+@click.option("--healthchecking-s", type=click.IntRange(min=1), help="Budget of healthchecking.  [60]")
+@click.option("--unloading-s", type=click.IntRange(min=1), help="Budget of unloading.  [30]")
+@click.option("--total-s", type=click.IntRange(min=1), help="Budget of the whole probe.  [900]")
 @click.pass_obj
 def create(app: App, /, name: str | None, file: Path | None, **flags: Any) -> None:
     """Store the profile NAME. The same contents under the same name give the same profile."""

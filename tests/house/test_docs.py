@@ -24,6 +24,15 @@ def test_the_reference_is_what_the_code_says() -> None:
     assert generate.differences() == {}
 
 
+def test_the_command_reference_tells_what_is_required_what_is_the_default_and_what_may_be_chosen() -> None:
+    lines = repo.text("docs/reference/cli.md").splitlines()
+
+    assert "| `--reason` TEXT | **required** | Why; it is kept and audited. |" in lines
+    assert "| `--limit` INTEGER | `50` | Newest ones only. |" in lines
+    assert "| `--device` `cpu`, `cuda` | cpu | Where it runs. |" in lines
+    assert "| `--wait`, `--no-wait` | `--wait` | Wait for the scan's end. |" in lines
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_links_lead_somewhere(path: str) -> None:
     folder = (repo.ROOT / path).parent

@@ -27,6 +27,12 @@ def test_without_a_stack_the_next_command_is_up(tmp_path: Path, arguments: tuple
     assert not (tmp_path / "state").exists()
 
 
+def test_a_state_that_was_meant_as_a_filter_is_named_as_the_folder_that_it_is(tmp_path: Path) -> None:
+    result = modelforge(tmp_path / "state", "probe", "list", "--state", "failed")
+    assert result.code == 3
+    assert f"in the state folder {Path('failed').resolve()}" in result.err.splitlines()[0]
+
+
 def test_a_server_that_is_not_there_is_told_fast(tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -1,17 +1,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
+import click
 import pytest
 
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.gates import Budgets, RuntimeProfile
+from modelforge.cli import boundary, main
 from modelforge.cli.profile import build_profile, create, read_toml
 
 
 def test_a_name_is_enough() -> None:
     assert build_profile("p", {}, {"device": None}) == RuntimeProfile(name="p")
+
+
+def test_the_command_offers_what_a_profile_may_hold() -> None:
+    hints = get_type_hints(RuntimeProfile)
+    offered = {str(option.name): option.type for option in create.params if isinstance(option.type, click.Choice)}
+    assert set(offered) == {"device", "dtype"}
+    assert all(tuple(choice.choices) == get_args(hints[name]) for name, choice in offered.items())
+
+
+@pytest.mark.parametrize("flags", [["--device", "tpu"], ["--dtype", "int4"], ["--threads", "0"], ["--threads", "x"]])
+def test_a_wrong_value_is_told_in_the_words_of_the_command_line(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert boundary.run(main.call, ["profile", "create", "p", *flags]) == 2
+    assert f"Invalid value for '{flags[0]}'" in capsys.readouterr().err
 
 
 def test_flags_win_over_the_file() -> None:
