@@ -19,12 +19,14 @@ from node_agent.claims import Claims, Lease
 from node_agent.controller_api import ControllerApi
 from node_agent.last_words import without_evidence
 from node_agent.reporter import Reporter, report_until_s
-from node_agent.waiting import Backoff, is_transient
+from node_agent.waiting import Backoff, end_tasks, is_transient
 
 PULL_WAIT_S: Final = 30.0
 REFUSE_TIMEOUT_S: Final = 5.0
 # How long the ends of interrupted jobs may take: a kill ladder and a look at the memory.
 END_LIMIT_S: Final = 30.0
+# Leases of jobs whose last word the stream has and the controller has not read yet; beyond it the oldest run out.
+MAX_UNREAD: Final = 256
 _RETRY_DELAY_S: Final = 2.0
 _UNWANTED_DELAY_S: Final = 30.0
 _log = logging.getLogger(__name__)
@@ -67,6 +69,7 @@ class WorkLane:
         self._probes = probes
         self._tasks: set[asyncio.Task[None]] = set()
         self._claiming: set[asyncio.Task[None]] = set()
+        self._unread: dict[asyncio.Task[None], Lease] = {}
 
     def puller(self) -> LeasePuller:
         """The puller of this node's own consumer."""
@@ -106,13 +109,14 @@ class WorkLane:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace_s)
-        for lease in tuple(self._claims.active.values()):
+        for lease in (*self._claims.active.values(), *self._unread.values()):
             lease.finish(ModelForgeError(ErrorCode.INTERRUPTED, "the agent stops"))
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=END_LIMIT_S)
             for task in late:
                 _log.error("a job did not end in %.0f s", END_LIMIT_S)
                 task.cancel()
+        await end_tasks(*self._unread)
 
     def _start(self, delivered: Delivered, ack_wait_s: float) -> asyncio.Task[None]:
         task = asyncio.create_task(self._serve(delivered, ack_wait_s))
@@ -147,18 +151,38 @@ class WorkLane:
     async def _work(self, job: AnyJob, lease: Lease) -> None:
         _log.info("job %s begins: attempt %d under lease %s", job.job_id, lease.attempt, lease.id)
         keeper = asyncio.create_task(self._claims.keep(lease))
+        reported = False
         self.changed()
         try:
             if lease.older is not None:
                 await lease.older.done.wait()
             async with Reporter(self._client, lease, self._boot) as reporter:
                 await self._run(job, lease, reporter)
+            reported = lease.end is None
         except ModelForgeError as error:
             await self._left(lease, error)
         finally:
-            keeper.cancel()
+            if reported:
+                self._keep_until_read(keeper, lease, report_until_s(job.deadline_at))
+            else:
+                keeper.cancel()
             self._claims.drop(lease)
             self.changed()
+
+    def _keep_until_read(self, keeper: asyncio.Task[None], lease: Lease, until_s: float) -> None:
+        """Let `keeper` renew until the controller says that the job has ended, at most until the loop's `until_s`.
+
+        The last word lies in the stream; a controller that is behind by more than one TTL would take the silence for
+        a death, and give the finished job out again. The slot is free meanwhile.
+        """
+        if len(self._unread) >= MAX_UNREAD:
+            oldest = next(iter(self._unread))
+            oldest.cancel()
+            self._unread.pop(oldest)
+        self._unread[keeper] = lease
+        timer = asyncio.get_running_loop().call_at(until_s, keeper.cancel)
+        keeper.add_done_callback(lambda _: timer.cancel())
+        keeper.add_done_callback(lambda _: self._unread.pop(keeper, None))
 
     async def _run(self, job: AnyJob, lease: Lease, reporter: Reporter) -> None:
         """Let the runner do the work; what it fails with ends this job, typed, and nothing else.

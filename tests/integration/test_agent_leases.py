@@ -222,3 +222,53 @@ async def test_a_ledger_that_has_never_heard_of_the_node_gets_a_hello(bench: Age
     await bench.agent()
     await bench.controller.put(scan_job())
     await bench.controller.until(lambda: len(bench.controller.hellos) == 2)
+
+
+def keepers() -> int:
+    return sum("Claims.keep" in repr(task) for task in asyncio.all_tasks())
+
+
+async def test_a_finished_job_keeps_its_lease_until_the_controller_has_read_of_it(
+    bench: AgentBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller that is behind by more than one TTL took the silence for a death, and gave the job out again."""
+    controller = bench.controller
+
+    async def stored_and_not_read(message: Any, delivery: str) -> None:
+        await controller.client.publish(delivery, b"+ACK")
+        controller.evidence.append(message)
+        await controller._note()
+
+    monkeypatch.setattr(controller, "_take", stored_and_not_read)
+    agent = await bench.agent()
+    job = scan_job()
+    await controller.put(job)
+    await finished(bench, job)
+    await until(lambda: not agent.claims.active, "a free slot")
+    so_far = len(controller.renewals)
+    # Three renewals are one TTL.
+    await controller.until(lambda: len(controller.renewals) >= so_far + 5)
+    assert len(controller.claims) == 1
+    assert keepers() == 1
+    controller.terminal.add(job.job_id)
+    await until(lambda: keepers() == 0, "the end of the renewals")
+
+
+async def test_an_agent_that_stops_keeps_no_lease(bench: AgentBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench.controller, "terminal", Never())
+    agent = await bench.agent()
+    job = scan_job()
+    await bench.controller.put(job)
+    await finished(bench, job)
+    await until(lambda: not agent.claims.active, "a free slot")
+    assert keepers() == 1
+    agent.stopping.set()
+    await asyncio.wait((agent.task,))
+    assert keepers() == 0
+
+
+class Never(set[str]):
+    """Holds no job, whatever is put into it."""
+
+    def __contains__(self, _: object) -> bool:
+        return False

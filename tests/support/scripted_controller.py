@@ -24,6 +24,7 @@ from bus.messages.api import (
     ClaimRequest,
     ClaimTerminal,
     Failed,
+    Fenced,
     HelloReply,
     HelloRequest,
     Ok,
@@ -175,6 +176,8 @@ class ScriptedController:
         job_id, held = next(item for item in self.leases.items() if item[1].grant.lease_id == request.lease_id)
         if held.grant.token != request.token:
             raise ModelForgeError(ErrorCode.PERMISSION_DENIED, "another token")
+        if job_id in self.terminal:
+            return Fenced(failure=ModelForgeError(ErrorCode.LEASE_FENCED, "the lease is over").to_failure())
         return Renewed(ttl_s=self.ttl_s, cancel_requested=job_id in self.cancel)
 
     async def on_refuse(self, request: RefuseRequest) -> Refused:

@@ -12,6 +12,7 @@ from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.api import ClaimGranted, Renewed, RenewRequest
 from node_agent.claims import Claims, Lease
 from node_agent.controller_api import Boot
+from node_agent.lane import MAX_UNREAD, WorkLane
 
 pytestmark = pytest.mark.req("P4")
 TTL_S = 0.6
@@ -137,3 +138,32 @@ async def test_the_first_reason_for_an_end_stands() -> None:
     held.finish(ModelForgeError(ErrorCode.INTERRUPTED, "second"))
     assert held.end is not None
     assert held.end.message == "first"
+
+
+def lane(api: Api) -> WorkLane:
+    return WorkLane(api, api, Claims(api, api), None, None)  # type: ignore[arg-type]  # nothing is pulled or run
+
+
+async def test_a_lease_that_nobody_reads_of_is_not_kept_for_ever() -> None:
+    api = Api(renewed)
+    keeper = asyncio.create_task(Claims(api, api).keep(held := lease()))  # type: ignore[arg-type]  # as above
+    lane(api)._keep_until_read(keeper, held, asyncio.get_running_loop().time() + 0.05)
+    async with asyncio.timeout(TTL_S):
+        await asyncio.wait((keeper,))
+    assert keeper.cancelled()
+
+
+async def test_at_most_so_many_leases_are_kept_for_a_controller_that_is_behind() -> None:
+    work = lane(Api(renewed))
+    never = asyncio.Event()
+    keepers = [asyncio.create_task(wait_for(never)) for _ in range(MAX_UNREAD + 2)]
+    for keeper in keepers:
+        work._keep_until_read(keeper, lease(), asyncio.get_running_loop().time() + 60)
+    await asyncio.wait(keepers[:2], timeout=5)
+    assert [keeper.cancelled() for keeper in keepers[:3]] == [True, True, False]
+    await work.end(0.0)
+    assert all(keeper.done() for keeper in keepers)
+
+
+async def wait_for(event: asyncio.Event) -> None:
+    await event.wait()
