@@ -182,7 +182,5 @@ def refuse(tx: Tx, message: Evidence, subject_node: str, refusal: Refusal) -> Ou
         "attempt": str(message.attempt),
         "sequence": str(message.sequence),
     }
-    tx.audit(
-        "evidence", clean_line(message.job_id, MAX_ID_CHARS), "refused", jobs.node_actor(subject_node), detail=detail
-    )
+    tx.audit_refusal("evidence", clean_line(message.job_id, MAX_ID_CHARS), "refused", subject_node, detail=detail)
     return Outcome.REFUSED

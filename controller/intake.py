@@ -18,7 +18,6 @@ from bus.codec import decode
 from bus.errors import AckAction, ErrorCode, ModelForgeError, Retry
 from bus.lease_puller import ConsumerGone, Delivered, LeasePuller
 from bus.messages.evidence import AnyEvidence
-from controller import jobs
 from controller.evidence import apply
 from controller.loops import Faults, Wake
 from controller.store.connection import Store
@@ -181,4 +180,4 @@ def _unreadable(tx: Tx, delivered: Delivered, error: ModelForgeError) -> None:
     tx.run("streams.mark", stream=subjects.EVIDENCE_STREAM, sequence=delivered.stream_sequence)
     node = delivered.subject.rsplit(".", 1)[-1]
     detail = {"code": error.code, "reason": error.message, "size_bytes": str(len(delivered.data))}
-    tx.audit("evidence", node, "unreadable", jobs.node_actor(node), detail=detail)
+    tx.audit_refusal("evidence", node, "unreadable", node, detail=detail)

@@ -145,5 +145,5 @@ def _expire(tx: Tx, job: JobSnapshot, lease_id: str | None) -> None:
 
 def _refused(tx: Tx, node: str, job_id: str, what: str, error: ModelForgeError) -> Failure:
     """Audit a refusal under the job that was named, so that the trail of a job shows who reached for it."""
-    tx.audit("lease", job_id, what, jobs.node_actor(node), detail={"code": error.code, "reason": error.message})
+    tx.audit_refusal("lease", job_id, what, node, detail={"code": error.code, "reason": error.message})
     return error.to_failure()

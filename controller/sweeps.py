@@ -67,6 +67,7 @@ class Sweeper:
 
 def sweep(tx: Tx) -> list[str]:
     """Expire what ran out and end what cannot go on; the ids of the jobs that ended (spec P4, F5)."""
+    tx.audit_left_out()
     ended: list[str] = []
     for row in tx.all("jobs.past_deadline", at=tx.at, limit=MAX_SWEEP_ROWS):
         job = jobs.job_of(row)

@@ -18,6 +18,7 @@ from typing import Any, Final, Self, TypeVar
 
 from bus.errors import ErrorCode, ModelForgeError
 from controller.store.migrate import load_migrations, migrate
+from controller.store.quota import Quota
 from controller.store.thread import SqliteThread, is_disk_error, unavailable
 from controller.store.tx import Tx
 
@@ -56,6 +57,7 @@ class Store:
         self._writer = writer
         self._reader = reader
         self._queue = _Queue()
+        self._quota = Quota()
         self.schema_version = schema_version
         self.on_commit: list[Callable[[], None]] = []
 
@@ -145,7 +147,7 @@ class Store:
         while queue.waiting:
             group = [queue.waiting.popleft() for _ in range(min(len(queue.waiting), MAX_GROUP_CHANGES))]
             try:
-                await self._writer.call(lambda connection, group=group: _commit(connection, group))  # type: ignore[misc]
+                await self._writer.call(lambda connection, group=group: _commit(connection, group, self._quota))  # type: ignore[misc]
             except BaseException as error:
                 _abandon((*group, *queue.waiting), error)
                 queue.waiting.clear()
@@ -174,12 +176,12 @@ def _abandon(members: Iterable[_Member], error: BaseException) -> None:
             member.future.set_exception(error)
 
 
-def _commit(connection: sqlite3.Connection, group: list[_Member]) -> None:
+def _commit(connection: sqlite3.Connection, group: list[_Member], quota: Quota) -> None:
     """Run a group on the writer's thread; afterwards each member has a value or an error."""
     try:
         connection.execute("BEGIN IMMEDIATE")
         for member in group:
-            _run_member(connection, member)
+            _run_member(connection, member, quota)
         connection.execute("COMMIT")
     except BaseException as error:
         if connection.in_transaction:
@@ -191,8 +193,8 @@ def _commit(connection: sqlite3.Connection, group: list[_Member]) -> None:
             member.error = unavailable(error)
 
 
-def _run_member(connection: sqlite3.Connection, member: _Member) -> None:
-    tx = Tx(connection)
+def _run_member(connection: sqlite3.Connection, member: _Member, quota: Quota) -> None:
+    tx = Tx(connection, quota)
     connection.execute("SAVEPOINT change")
     try:
         member.value = member.change(tx)

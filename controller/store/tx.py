@@ -13,10 +13,15 @@ from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.events import Event
 from bus.messages.gates import ProbeView
 from bus.messages.inventory import NodeView
+from bus.text import clean_line, redact
 from controller.store import queries
-from controller.store.rows import Row, bind, json_text
+from controller.store.quota import Quota
+from controller.store.rows import Row, bind, json_text, time_text
 
 MAX_DETAIL_CHARS = 2_000
+MAX_DETAILS = 32
+MAX_ID_CHARS = 128
+MAX_WORD_CHARS = 64
 
 
 class Tx:
@@ -27,8 +32,9 @@ class Tx:
         wrote_outbox: does the bus have to hear of this transaction?
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, quota: Quota | None = None) -> None:
         self._connection = connection
+        self._quota = quota or Quota()
         self.at: datetime = ids.now()
         self.wrote_outbox = False
 
@@ -64,10 +70,16 @@ class Tx:
     ) -> int:
         """Append one audit row and, in this same transaction, the event that tells the bus of it (spec G6).
 
+        Id and details are bounded and cleaned here, whoever they come from: the trail is never shortened again.
+
         Returns:
             The audit sequence: it grows by one with every event, without gaps.
         """
-        facts = {key: str(value)[:MAX_DETAIL_CHARS] for key, value in (detail or {}).items()}
+        entity_id = clean_line(entity_id, MAX_ID_CHARS)
+        facts = {
+            clean_line(key, MAX_WORD_CHARS): redact(clean_line(str(value), MAX_DETAIL_CHARS))
+            for key, value in list((detail or {}).items())[:MAX_DETAILS]
+        }
         cursor = self._execute(
             "audit.insert",
             {
@@ -95,6 +107,17 @@ class Tx:
         )
         self._put("event", subjects.event(entity, entity_id, what), encode(event), dedupe_id=f"audit-{sequence}")
         return sequence
+
+    def audit_refusal(self, entity: str, entity_id: str, what: str, node: str, *, detail: Mapping[str, object]) -> None:
+        """Audit what a node was refused, within its quota: a flood of them must not fill the ledger."""
+        if self._quota.admit(node, what, self.at):
+            self.audit(entity, entity_id, what, f"node:{node}", detail=detail)
+
+    def audit_left_out(self) -> None:
+        """Audit how many refusals were left out of the trail, once their window is over."""
+        for found in self._quota.due(self.at):
+            detail = {"what": found.what, "count": found.count, "since": time_text(found.since)}
+            self.audit("node", found.node, "refusals-left-out", "controller", detail=detail)
 
     def put_job(self, *, node: str, lane: subjects.Lane, job_id: str, payload: bytes) -> None:
         """Put a job into the outbox. No dedupe id: a job that is published again must not be swallowed."""
