@@ -15,6 +15,7 @@ from bus.messages.gates import Manifest, SetEvidence
 from bus.states import Cause, JobEvent, LeaseEvent, ProbeState
 from bus.text import clean_line, clean_text, redact
 from controller import boots, jobs
+from controller.cleaning import cleaned
 from controller.evidence_rules import (
     PHASE_EVENTS,
     Accept,
@@ -105,7 +106,7 @@ def _utc(at: datetime) -> datetime:
 def _end_probe(tx: Tx, message: ProbeFinished, job: JobSnapshot, lease: LeaseSnapshot, ending: Ending) -> Outcome:
     """Evidence, log, state, lease and, for a pass, the candidate: one transaction (spec G5, P12)."""
     if message.evidence is not None:
-        tx.run("evidence.store", id=job.id, evidence=json_text(message.evidence))
+        tx.run("evidence.store", id=job.id, evidence=json_text(cleaned(message.evidence)))
     tx.run(
         "evidence.log",
         probe_id=job.id,

@@ -11,6 +11,7 @@ from bus import subjects
 from bus.codec import decode
 from bus.messages.inventory import MAX_SLOTS, NodeInventory
 from controller import boots, jobs
+from controller.cleaning import cleaned
 from controller.liveness import judge_inventory
 from controller.loops import Faults
 from controller.store.connection import Store
@@ -35,7 +36,7 @@ class InventoryIntake:
         """Take one inventory in. A bad one costs itself only."""
         try:
             node = subjects.parse_node(message.subject)
-            inventory = decode(message.data, NodeInventory)
+            inventory = cleaned(decode(message.data, NodeInventory))
             if inventory.node != node:
                 _log.warning("an inventory on %s names the node %r", message.subject, inventory.node)
                 return

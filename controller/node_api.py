@@ -18,6 +18,7 @@ from bus.streams import ensure_node_consumers
 from bus.subjects import Caller
 from controller import jobs, leases
 from controller.admission import Admission
+from controller.cleaning import cleaned
 from controller.evidence_rules import clean_failure
 from controller.inventory import usable_slots
 from controller.reconcile import Reconciler
@@ -66,7 +67,7 @@ class NodeApi:
         Raises:
             ModelForgeError: PERMISSION_DENIED for another node's inventory, BOOT_CONFLICT, BOOT_SUPERSEDED.
         """
-        inventory = request.inventory
+        inventory = cleaned(request.inventory)
         if inventory.node != caller.name:
             message = f"the node {caller.name} cannot speak for {inventory.node}"
             raise ModelForgeError(ErrorCode.PERMISSION_DENIED, message)
