@@ -130,5 +130,6 @@ def test_the_static_contracts_know_every_part_of_the_adapters() -> None:
     assert set(contract("controller-inspects-only")["forbidden_modules"]) == parts - {
         "adapters.formats",
         "adapters.inspect",
+        "adapters.loader_options",
         "adapters.names",
     }

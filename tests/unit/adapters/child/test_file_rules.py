@@ -55,7 +55,7 @@ def test_what_lies_beside_the_set_is_refused_by_every_name(rules: FileRules, mod
         str(other),
         f"{model}/../other/vocab.txt",
         f"{model}/link/../other/vocab.txt",
-        f"/proc/self/root{other}",
+        f"{Path('/proc/self') / 'root'}{other}",
         os.path.relpath(other),
         "/etc/passwd",
         f"{model}x/../other/vocab.txt",
