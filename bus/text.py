@@ -13,9 +13,11 @@ _ESCAPES: Final = re.compile(
     r"\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|\[[0-?]*[ -/]*[@-~]?|[ -/]*[0-~]?)"
     r"|\x9b[0-?]*[ -/]*[@-~]?|[\x90\x98\x9d-\x9f][^\x9c\x1b\x07]*[\x9c\x07]?"
 )
-# C0 (without tab and newline), DEL, C1, line separators, and the marks that reorder text on the screen.
+# C0 (without tab and newline), DEL, C1, line separators, the marks that reorder text on the screen, and characters that
+# are not seen at all: two names that look the same are not the same name.
 _BAD: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028\u2029\u202a-\u202e\u2060-\u206f\ufeff"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _REPLACEMENT: Final = "\ufffd"
 _CREDENTIALS: Final = re.compile(

@@ -134,8 +134,10 @@ def code_findings(subject: Subject) -> Iterator[Finding]:
     scripts = sorted(path for path in subject.paths if path.endswith(".py"))
     if scripts:
         yield finding(Code.CODE_IN_SET, "warning", f"never run: {shown(scripts)}", "manifest")
-    if "adapter_config.json" in subject.paths:
-        message = "adapter_config.json makes the runtime look for a base model elsewhere"
+    # In any folder: each module of the set is loaded from its own.
+    adapters = sorted(path for path in subject.paths if PurePosixPath(path).name == "adapter_config.json")
+    if adapters:
+        message = f"it makes the runtime look for a base model elsewhere: {shown(adapters)}"
         yield finding(Code.ADAPTER_WEIGHTS, "blocker", message, "manifest")
     for note in subject.evidence.notes[:_SHOWN]:
         yield finding(Code.EVIDENCE_INCOMPLETE, "warning", note, "scan notes")

@@ -24,6 +24,17 @@ MODULES: Final = "modules.json"
 PROMPTS: Final = "config_sentence_transformers.json"
 # Module -> does it need a folder of its own with a config.json? Normalize has nothing to configure.
 MODULE_NEEDS_CONFIG: Final = {"Transformer": False, "Pooling": True, "Dense": True, "Normalize": False}
+# Full names, of both generations: a last part alone may belong to any module of the library.
+MODULE_TYPES: Final = frozenset(
+    {
+        *(f"sentence_transformers.models.{kind}" for kind in MODULE_NEEDS_CONFIG),
+        *(f"sentence_transformers.models.{kind}.{kind}" for kind in MODULE_NEEDS_CONFIG),
+        "sentence_transformers.base.modules.dense.Dense",
+        "sentence_transformers.base.modules.normalize.Normalize",
+        "sentence_transformers.base.modules.transformer.Transformer",
+        "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
+    }
+)
 _DIMENSION_KEYS: Final = ("word_embedding_dimension", "embedding_dimension")
 _MAX_MODULES: Final = 32
 
@@ -98,7 +109,7 @@ def module_findings(subject: Subject, config: dict[str, Any]) -> Iterator[Findin
 
 
 def _module_findings(subject: Subject, module: Module) -> Iterator[Finding]:
-    if not module.type.startswith("sentence_transformers.") or module.kind not in MODULE_NEEDS_CONFIG:
+    if module.type not in MODULE_TYPES:
         message = f"the module {module.type[:100]} is none that this version runs"
         yield finding(Code.MODULE_UNSUPPORTED, "blocker", message, MODULES)
     elif module.folder.startswith(("/", "..")) or "/../" in module.folder:

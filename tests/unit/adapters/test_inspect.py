@@ -137,6 +137,15 @@ def test_a_normalize_module_needs_no_folder_and_both_layouts_are_accepted() -> N
         ({"model.safetensors.index.json": doc({"weight_map": {"w": "model-2.safetensors"}})}, ["SHARD_MISSING"]),
         ({"model.safetensors.index.json": b"[]"}, ["SHARD_INDEX_UNREADABLE"]),
         ({"adapter_config.json": doc({"peft_type": "LORA"})}, ["ADAPTER_WEIGHTS"]),
+        ({"1_Pooling/adapter_config.json": doc({"peft_type": "LORA"})}, ["ADAPTER_WEIGHTS"]),
+        (
+            {
+                "modules.json": doc(
+                    [*OLD_MODULES[:1], {"path": "1_Pooling", "type": "sentence_transformers.evil.Pooling"}]
+                )
+            },
+            ["MODULE_UNSUPPORTED"],
+        ),
         ({"sentence_bert_config.json": doc({"tokenizer_name_or_path": "/elsewhere"})}, ["LOADER_OPTION_REFUSED"]),
         ({"sentence_xlnet_config.json": doc({"model_args": {"subfolder": "../x"}})}, ["LOADER_OPTION_REFUSED"]),
         ({"sentence_bert_config.json": b"{broken"}, ["LOADER_OPTION_REFUSED"]),

@@ -19,6 +19,7 @@ from bus.text import clean_line, clean_text, redact
         ("open\x1b]52;c;never closed", "open"),
         ("safe\u202etxt.exe", "safe\ufffdtxt.exe"),
         ("bell\x07", "bell\ufffd"),
+        *((f"mod{mark}el", "mod\ufffdel") for mark in "\u200b\u200c\u200d\u2060\u2064\u00ad\u180e\U000e0000\U000e0041"),
         ("over\rwrite", "over\ufffdwrite"),
         ("two\nlines", "two\nlines"),
         ("lone \ud800 surrogate", "lone \ufffd surrogate"),

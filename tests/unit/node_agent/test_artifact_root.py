@@ -148,7 +148,9 @@ def test_a_device_is_refused(root: Path) -> None:
     assert refusal(root).context["type"] == "character device"
 
 
-@pytest.mark.parametrize("name", [b"new\nline", b"esc\x1b[2Jape", b"tab\t", b"\xff\xfe", "\u202egnp.exe".encode()])
+@pytest.mark.parametrize(
+    "name", [b"new\nline", b"esc\x1b[2Jape", b"tab\t", b"\xff\xfe", "\u202egnp.exe".encode(), "mod\u200bel".encode()]
+)
 def test_a_name_that_cannot_be_shown_is_refused_in_clean_words(root: Path, name: bytes) -> None:
     (Path(os.fsdecode(os.fsencode(root / "model") + b"/" + name))).write_text("x")
     error = refusal(root)
