@@ -49,7 +49,10 @@ class ScanRunner:
 
     async def _scan(self, job: ScanJob) -> Scanned:
         watch = Watch(threads=self._threads)
-        return await in_thread(watch, lambda: scan_folder(self._root, job.path, max_files=job.max_files, watch=watch))
+        return await in_thread(
+            watch,
+            lambda: scan_folder(self._root, job.path, max_files=job.max_files, watch=watch, accept=refuse_too_large),
+        )
 
     def _failed(self, error: ModelForgeError, reporter: Reporter) -> ScanFinished:
         outcome = "cancelled" if error.code is ErrorCode.CANCELLED else "failed"
@@ -73,7 +76,22 @@ def _succeeded(scanned: Scanned, reporter: Reporter) -> ScanFinished:
         manifest_json=canonical_json(scanned.manifest).decode(),
         evidence_json=encode(scanned.evidence).decode(),
     )
-    size_bytes = len(encode(message))
-    if size_bytes > MAX_EVIDENCE_BYTES:
-        raise too_large(f"{len(scanned.manifest.files)} files make a report of {size_bytes} bytes")
+    _check_size(scanned, len(encode(message)))
     return message
+
+
+def refuse_too_large(scanned: Scanned) -> None:
+    """Will the report of `scanned` fit into one message? Asked before the files are hashed, which may take minutes.
+
+    Raises:
+        ModelForgeError: SCAN_TOO_LARGE when it will not.
+    """
+    texts = (canonical_json(scanned.manifest).decode(), encode(scanned.evidence).decode())
+    _check_size(scanned, len(encode(texts)))
+
+
+def _check_size(scanned: Scanned, size_bytes: int) -> None:
+    if size_bytes > MAX_EVIDENCE_BYTES:
+        raise too_large(
+            f"{len(scanned.manifest.files)} files make a report of {size_bytes} bytes, more than {MAX_EVIDENCE_BYTES}"
+        )

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from bus.digest import canonical_json
 from bus.errors import ErrorCode, ModelForgeError
 from node_agent.artifact_hash import Watch
-from node_agent.artifact_scan import scan_folder
+from node_agent.artifact_scan import Scanned, scan_folder
+from node_agent.scan_run import refuse_too_large
 
 HEADER = {"w": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}
 
@@ -58,3 +60,28 @@ def test_a_file_that_comes_during_the_scan_is_noticed(root: Path) -> None:
     with pytest.raises(ModelForgeError) as caught:
         scan_folder(root, "model", max_files=10, watch=Meddling())
     assert (caught.value.code, caught.value.context["file"]) == (ErrorCode.ARTIFACT_CHANGED, "late.json")
+
+
+def test_a_set_whose_report_does_not_fit_is_refused_before_a_file_is_hashed(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hashing thousands of files for a report that cannot be sent costs minutes, and says the same in the end."""
+    for number in range(4_000):
+        (root / "model" / f"a file with a rather long name, number {number:05}").touch()
+
+    def never(*_: object) -> None:
+        pytest.fail("a file was hashed")
+
+    monkeypatch.setattr("node_agent.artifact_scan.hash_files", never)
+    with pytest.raises(ModelForgeError) as caught:
+        scan_folder(root, "model", max_files=10_000, watch=Watch(), accept=refuse_too_large)
+    assert caught.value.code is ErrorCode.SCAN_TOO_LARGE
+    assert caught.value.message.startswith("4004 files make a report of")
+
+
+def test_what_is_asked_before_is_as_long_as_what_is_found(root: Path) -> None:
+    asked: list[Scanned] = []
+    found = scan_folder(root, "model", max_files=10, watch=Watch(), accept=asked.append)
+    (before,) = asked
+    assert before.evidence == found.evidence
+    assert len(canonical_json(before.manifest)) == len(canonical_json(found.manifest))
