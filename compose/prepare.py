@@ -48,7 +48,7 @@ def prepare(state: Path, artifacts: Path) -> dict[str, str]:
     return {
         "MODELFORGE_UID": str(user),
         "MODELFORGE_GID": str(group),
-        "MODELFORGE_STATE": str(state),
+        "MODELFORGE_COMPOSE_STATE": str(state),
         "MODELFORGE_ARTIFACTS": str(artifacts),
     }
 
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
         return int(error.info.exit)
     text = "".join(f"{name}={value}\n" for name, value in variables.items())
     (HERE / ".env").write_text(text, encoding="utf-8")
-    print(f"prepared {variables['MODELFORGE_STATE']}; next: docker compose up --build, here in {HERE.name}/")
+    print(f"prepared {variables['MODELFORGE_COMPOSE_STATE']}; next: docker compose up --build, here in {HERE.name}/")
     return 0
 
 

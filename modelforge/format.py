@@ -92,12 +92,18 @@ def pad(text: str, columns: int) -> str:
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A plain table: one line per row, columns two blanks apart, no rules; the last column is not padded."""
-    body = [[clean_line(str(cell), MAX_CELL_CHARS) for cell in row] for row in rows]
+    body = [[_cell(cell) for cell in row] for row in rows]
     lines = [list(headings), *body]
     widths = [max(width(line[column]) for line in lines) for column in range(len(headings))]
     return "\n".join(
         "  ".join(pad(cell, columns) for cell, columns in zip(line, widths, strict=True)).rstrip() for line in lines
     )
+
+
+def _cell(value: object) -> str:
+    """One cell; what does not fit ends with a mark, so that nobody takes the rest for all."""
+    whole = clean_line(str(value), MAX_CELL_CHARS + 1)
+    return whole if len(whole) <= MAX_CELL_CHARS else f"{whole[: MAX_CELL_CHARS - 1]}…"
 
 
 def card(pairs: Iterable[tuple[str, object]], *, indent: int = 2) -> str:

@@ -44,7 +44,7 @@ def _command(path: str, command: click.Command) -> list[str]:
     context = click.Context(command, info_name=path)
     pieces = " ".join([path, *command.collect_usage_pieces(context)])
     blocks = [f"## {path}", _text(command.help or ""), f"```text\n{pieces}\n```"]
-    options = [option for option in command.params if isinstance(option, click.Option)]
+    options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
     rows = [(_spelling(option), *_default(option)) for option in options]
     if rows:
         blocks.append(md.table(("option", "default", "what it does"), rows))

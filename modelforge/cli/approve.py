@@ -114,6 +114,8 @@ def list_(app: App, limit: int) -> None:
 
     app.out.result("approvals", found, rows)
     app.out.truncated(reply, len(found), limit)
+    if not found:
+        app.next("modelforge approve add SET --reason WHY")
 
 
 @approve.command(cls=Command)

@@ -151,6 +151,8 @@ def list_(app: App, limit: int) -> None:
 
     app.out.result("artifact-sets", sets, rows)
     app.out.truncated(reply, len(sets), limit)
+    if not sets:
+        app.next("modelforge artifact scan PATH")
 
 
 def _locations(one: ArtifactSet) -> str:

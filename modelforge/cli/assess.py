@@ -84,6 +84,8 @@ def list_(app: App, limit: int) -> None:
 
     app.out.result("assessments", found, rows)
     app.out.truncated(reply, len(found), limit)
+    if not found:
+        app.next("modelforge assess SET --profile NAME")
 
 
 def _number(one: Assessment, severity: str) -> int:

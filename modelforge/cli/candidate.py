@@ -52,6 +52,8 @@ def list_(app: App, limit: int) -> None:
 
     app.out.result("candidates", found, rows)
     app.out.truncated(reply, len(found), limit)
+    if not found:
+        app.next("modelforge probe queue ASSESSMENT --wait")
 
 
 @candidate.command(cls=Command)

@@ -39,9 +39,14 @@ def _inference_line(timings: Timings) -> str:
 
 def _times_line(timings: Timings) -> str:
     return (
-        f"verify {text.duration_ms(timings.verify_ms)}, start {text.duration_ms(timings.start_ms)}, "
+        f"verify {_passed(timings.verify_ms)}, start {_passed(timings.start_ms)}, "
         f"unload {text.duration_ms(timings.unload_ms)}, total {text.duration_ms(timings.total_ms)}"
     )
+
+
+def _passed(value_ms: float) -> str:
+    """These two are plain numbers on the wire; nought says that the attempt did not come so far."""
+    return text.duration_ms(value_ms) if value_ms else text.NOTHING
 
 
 def _health_line(health: Health) -> str:

@@ -51,6 +51,8 @@ def list_(app: App, limit: int) -> None:
 
     app.out.result("nodes", nodes, rows)
     app.out.truncated(reply, len(nodes), limit)
+    if not nodes:
+        app.next("modelforge up")
 
 
 def _gpus(hardware: HardwareFacts | None) -> str:

@@ -148,8 +148,11 @@ class Output:
             self.note(f"next: {command}", "quiet")
 
     def truncated(self, reply: object, shown: int, limit: int) -> None:
-        """Say when a list was cut, by the limit that was asked for or by the controller's own bound."""
+        """Say when a list is empty, or was cut by the limit that was asked for or by the controller's own bound."""
+        if not shown:
+            self.note("there is none yet", "quiet")
         if not getattr(reply, "truncated", shown >= limit):
             return
         more = "; --limit shows more" if shown >= limit else "; this is as much as one answer holds"
-        self.note(f"the newest {shown} are shown{more}", "warn")
+        newest = "the newest one is" if shown == 1 else f"the newest {shown} are"
+        self.note(f"{newest} shown{more}", "warn")

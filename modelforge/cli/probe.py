@@ -143,6 +143,8 @@ def list_(app: App, limit: int) -> None:
 
     app.out.result("probes", probes, rows)
     app.out.truncated(reply, len(probes), limit)
+    if not probes:
+        app.next("modelforge probe queue ASSESSMENT --wait")
 
 
 def _result(one: ProbeView) -> str:

@@ -12,7 +12,7 @@ import rich_click as click
 from bus import verbs
 from bus.errors import ErrorCode, ModelForgeError
 from bus.files import read_bounded
-from bus.ids import now
+from bus.ids import check_name, now
 from bus.messages.api import ById, Page, ProfileRequest
 from bus.messages.gates import Budgets, RuntimeProfile
 from bus.settings import MAX_FILE_BYTES
@@ -98,6 +98,7 @@ def build_profile(name: str | None, document: dict[str, Any], flags: dict[str, A
         raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, "`budgets` must be a table of seconds")
     if budgets:
         fields["budgets"] = {**fields.get("budgets", {}), **budgets}
+    check_name(str(fields["name"]), "profile")  # before msgspec says the same with a regular expression
     _refuse_unknown(fields, RuntimeProfile.__struct_fields__, "profile")
     _refuse_unknown(fields.get("budgets", {}), Budgets.__struct_fields__, "budgets")
     try:
@@ -144,6 +145,8 @@ def list_(app: App, limit: int) -> None:
 
     app.out.result("profiles", found, rows)
     app.out.truncated(reply, len(found), limit)
+    if not found:
+        app.next("modelforge profile create NAME")
 
 
 @profile.command(cls=Command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Any
 
 import rich_click as click
 
@@ -11,7 +12,17 @@ from modelforge.cli.command import App, Command
 from modelforge.extras import install_hint
 
 
-@click.command(cls=Command)
+class _ScreenCommand(Command):
+    """A screen has no JSON form: the option is refused with a hint, so help does not offer it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for option in self.params:
+            if isinstance(option, click.Option) and option.name == "as_json":
+                option.hidden = True
+
+
+@click.command(cls=_ScreenCommand)
 @click.pass_obj
 def tui(app: App) -> int:
     """Open the operator's screen: probes live, with phases, evidence and failures."""

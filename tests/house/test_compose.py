@@ -18,7 +18,7 @@ import yaml
 
 from adapters.child import environment
 from bus.accounts import MAX_PAYLOAD_BYTES
-from bus.settings import ClientSettings, load
+from bus.settings import CONFIG_VARIABLE, STATE_VARIABLE, VARIABLES, ClientSettings, load
 from controller.settings import ControllerSettings
 from modelforge.nats_server import find_binary
 from node_agent.settings import NodeSettings
@@ -172,10 +172,17 @@ def prepared(tmp_path: Path) -> Path:
     return tmp_path / "state"
 
 
+def test_no_variable_of_the_file_is_one_of_the_products() -> None:
+    """A shell that points the command line elsewhere must not move what the containers mount."""
+    named = set(re.findall(r"\$\{(\w+)", repo.text("compose/compose.yaml")))
+
+    assert named & {*VARIABLES, CONFIG_VARIABLE, STATE_VARIABLE} == set()
+
+
 def test_preparing_makes_every_file_that_is_mounted(prepared: Path) -> None:
     sources = [str(mount["source"]) for name in SERVICES for mount in mounts(name)]
     sources += [entry["file"] for entry in COMPOSE["secrets"].values()]
-    below = [source.removeprefix("${MODELFORGE_STATE:-./state}/") for source in sources if "STATE" in source]
+    below = [source.removeprefix("${MODELFORGE_COMPOSE_STATE:-./state}/") for source in sources if "STATE" in source]
 
     assert [path for path in below if not (prepared / path).exists()] == []
     assert [path for path in (prepared / "keys").iterdir() if path.stat().st_mode & 0o077] == []

@@ -20,7 +20,9 @@ COMPOSE: Final[dict[str, Any]] = yaml.safe_load(repo.text("compose/compose.yaml"
 GPU: Final[dict[str, Any]] = yaml.safe_load(repo.text("compose/compose.gpu.yaml"))
 SERVICES: Final[dict[str, dict[str, Any]]] = COMPOSE["services"]
 VARIABLE: Final = re.compile(r"\$\{(\w+):-([^}]*)\}")
-SOURCES: Final = re.compile(r"\$\{MODELFORGE_(STATE:-\./state\}/(nats|accounts|controller)|ARTIFACTS:-\./artifacts\})")
+SOURCES: Final = re.compile(
+    r"\$\{MODELFORGE_(COMPOSE_STATE:-\./state\}/(nats|accounts|controller)|ARTIFACTS:-\./artifacts\})"
+)
 TMP: Final = "/tmp"  # noqa: S108 -- the name that the specification gives to the one writable place
 MAX_PIDS: Final = 512
 LOGGING: Final = {"driver": "json-file", "options": {"max-size": "10m", "max-file": "3"}}
@@ -179,7 +181,7 @@ def test_the_file_of_the_card_adds_a_card_and_nothing_else() -> None:
         ("volumes", ["/var/run/docker.sock:/var/run/docker.sock"]),
         ("volumes", [{"type": "bind", "source": "/", "target": "/artifacts", "read_only": True}]),
         ("volumes", [{"type": "bind", "source": "${HOME}/.ssh", "target": "/artifacts", "read_only": True}]),
-        ("volumes", [{"type": "bind", "source": "${MODELFORGE_STATE:-./state}/keys", "target": "/artifacts"}]),
+        ("volumes", [{"type": "bind", "source": "${MODELFORGE_COMPOSE_STATE:-./state}/keys", "target": "/artifacts"}]),
         ("secrets", ["node", "controller"]),
         ("build", {"context": "..", "dockerfile": "compose/worker/Dockerfile", "privileged": True}),
     ],

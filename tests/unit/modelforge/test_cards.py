@@ -183,6 +183,14 @@ def test_the_last_line_says_what_came_of_the_probe() -> None:
         assert last.endswith(f"attempt 1  {words}")
 
 
+def test_a_phase_that_was_never_entered_shows_no_time() -> None:
+    cut = msgspec.structs.replace(EVIDENCE, timings=Timings(verify_ms=3.0, total_ms=5.0))
+    pairs = dict(evidence_pairs(cut))
+    assert pairs["load"] == "-"
+    assert pairs["inference"] == "- (again -)"
+    assert str(pairs["other times"]).startswith("verify 3.0 ms, start -, unload -, total ")
+
+
 def test_a_second_attempt_is_told_again() -> None:
     seen = Marks()
     first = probe(state=ProbeState.LOADING, attempt=1, timeline=marks("preparing", "loading"))

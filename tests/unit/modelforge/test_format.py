@@ -50,6 +50,12 @@ def test_a_table_aligns_wide_characters() -> None:
     assert lines == ["NAME  N", "模型  1", "ab    22"]
 
 
+def test_a_cell_that_was_cut_says_so() -> None:
+    limit = text.MAX_CELL_CHARS
+    assert text.table(("N",), [("a" * limit,)]).splitlines()[1] == "a" * limit
+    assert text.table(("N",), [("a" * (limit + 1),)]).splitlines()[1] == "a" * (limit - 1) + "…"
+
+
 def test_a_card_keeps_lines_in_their_column() -> None:
     assert text.card([("a", "1\n2"), ("bcd", 3)]) == "  a    1\n       2\n  bcd  3"
     assert text.card([]) == ""

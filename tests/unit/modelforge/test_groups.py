@@ -87,6 +87,8 @@ def test_version_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_screen_has_no_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert boundary.run(main.call, ["tui", "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["data"]["code"] == "INVALID_ARGUMENT"
+    assert boundary.run(main.call, ["tui", "--help"]) == 0
+    assert "--json" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("named", "suffix"), [(True, " --state '/a b'"), (False, "")])

@@ -56,6 +56,10 @@ def test_a_cut_list_is_never_silent(capsys: pytest.CaptureFixture[str]) -> None:
     nodes, bounded = Nodes(nodes=()), Bounded(truncated=True)
     Output().truncated(nodes, 3, 5)
     assert capsys.readouterr().err == ""
+    Output().truncated(nodes, 0, 5)
+    assert capsys.readouterr().err == "there is none yet\n"
+    Output().truncated(bounded, 1, 1)
+    assert capsys.readouterr().err == "the newest one is shown; --limit shows more\n"
     Output().truncated(bounded, 5, 5)
     assert capsys.readouterr().err == "the newest 5 are shown; --limit shows more\n"
     Output().truncated(bounded, 3, 5)
