@@ -12,6 +12,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -21,6 +22,7 @@ from controller.store.migrate import load_migrations, migrate
 from controller.store.quota import Quota
 from controller.store.thread import SqliteThread, is_disk_error, unavailable
 from controller.store.tx import Tx
+from controller.store.watch import FileWatch
 
 T = TypeVar("T")
 MAX_GROUP_CHANGES: Final = 64
@@ -53,7 +55,8 @@ class Store:
         on_commit: called in the event loop after a commit that put something into the outbox.
     """
 
-    def __init__(self, writer: SqliteThread, reader: SqliteThread, schema_version: int) -> None:
+    def __init__(self, writer: SqliteThread, reader: SqliteThread, schema_version: int, watch: FileWatch) -> None:
+        self._watch = watch
         self._writer = writer
         self._reader = reader
         self._queue = _Queue()
@@ -77,11 +80,12 @@ class Store:
                 if is_disk_error(error):
                     raise unavailable(error) from error
                 raise
+            watch = _watch(path)
             reader = await SqliteThread.open(path, read_only=True)
         except BaseException:
             await writer.close()
             raise
-        return cls(writer, reader, version)
+        return cls(writer, reader, version, watch)
 
     async def __aenter__(self) -> Self:
         return self
@@ -100,8 +104,8 @@ class Store:
         Whatever `change` raises takes back all that it did, and is raised here.
 
         Raises:
-            ModelForgeError: STORE_UNAVAILABLE when the disk refused (nothing was committed), when the ledger is
-                being closed, or when too many changes wait.
+            ModelForgeError: STORE_UNAVAILABLE when the disk refused (nothing was committed), when the ledger's file is
+                no longer the one that was opened, when it is being closed, or when too many changes wait.
         """
         queue = self._queue
         if queue.closing or len(queue.waiting) >= MAX_WAITING_CHANGES:
@@ -147,7 +151,7 @@ class Store:
         while queue.waiting:
             group = [queue.waiting.popleft() for _ in range(min(len(queue.waiting), MAX_GROUP_CHANGES))]
             try:
-                await self._writer.call(lambda connection, group=group: _commit(connection, group, self._quota))  # type: ignore[misc]
+                await self._writer.call(partial(_commit, group=group, quota=self._quota, watch=self._watch))
             except BaseException as error:
                 _abandon((*group, *queue.waiting), error)
                 queue.waiting.clear()
@@ -176,8 +180,21 @@ def _abandon(members: Iterable[_Member], error: BaseException) -> None:
             member.future.set_exception(error)
 
 
-def _commit(connection: sqlite3.Connection, group: list[_Member], quota: Quota) -> None:
+def _watch(path: Path) -> FileWatch:
+    try:
+        return FileWatch(path)
+    except OSError as error:
+        message = f"the ledger {path} went away while it was opened: {error.strerror}"
+        raise ModelForgeError(ErrorCode.STORE_UNAVAILABLE, message) from error
+
+
+def _commit(connection: sqlite3.Connection, group: list[_Member], quota: Quota, watch: FileWatch) -> None:
     """Run a group on the writer's thread; afterwards each member has a value or an error."""
+    fault = watch.fault()
+    if fault is not None:
+        for member in group:
+            member.error = ModelForgeError(fault.code, fault.message, hint=fault.hint)
+        return
     try:
         connection.execute("BEGIN IMMEDIATE")
         for member in group:
