@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bus import ids
+from bus import ids, states
 from bus.errors import ErrorCode, Failure, ModelForgeError
 from bus.messages.api import LogView
 from bus.messages.evidence import PhaseMark, ProbeEvidence
@@ -43,15 +43,14 @@ def log(tx: Tx, probe_id: str, attempt: int | None) -> LogView:
     """The bounded log of one attempt, the newest by default (spec P12).
 
     Raises:
-        ModelForgeError: UNKNOWN_ID when no log of it was stored.
+        ModelForgeError: UNKNOWN_ID when no log of it was stored; the message says whether one is still to come.
     """
     if attempt is None:
         row = tx.one("probes.last_log", probe_id=probe_id)
     else:
         row = tx.one("probes.log", probe_id=probe_id, attempt=attempt)
     if row is None:
-        which = "any attempt" if attempt is None else f"attempt {attempt}"
-        raise ModelForgeError(ErrorCode.UNKNOWN_ID, f"there is no log of {which} of {probe_id}")
+        raise ModelForgeError(ErrorCode.UNKNOWN_ID, _no_log(view(tx, probe_id), attempt))
     return LogView(
         ref=row["ref"],
         attempt=row["attempt"],
@@ -59,6 +58,19 @@ def log(tx: Tx, probe_id: str, attempt: int | None) -> LogView:
         dropped_bytes=row["dropped_bytes"],
         at=time_of(row["at"]),
     )
+
+
+def _no_log(probe: ProbeView, attempt: int | None) -> str:
+    """Why there is no log: a node sends it with the end of an attempt, so one that runs has none and is not at fault."""
+    if attempt is not None and not 0 < attempt <= probe.attempt:
+        return f"{probe.id} has no attempt {attempt}: it is {probe.state}, with {probe.attempt} begun so far"
+    which = probe.attempt if attempt is None else attempt
+    if states.PROBE.is_terminal(probe.state) or which < probe.attempt:
+        ended = f"attempt {which} of {probe.id}" if which else f"{probe.id}, which no node began,"
+        return f"there is no log of {ended}: its node reported no end of it"
+    if which == 0:
+        return f"{probe.id} waits for its node: a log comes with the end of its first attempt"
+    return f"attempt {which} of {probe.id} is {probe.state}: its log comes with the end of the attempt"
 
 
 def insert(

@@ -10,8 +10,10 @@ import pytest
 from bus.codec import decode, encode
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages import api
+from bus.states import ProbeEvent
 from bus.verbs import USER_VERBS
 from controller.api import MAX_LIST_BYTES, USER_HANDLERS, Part, bounded
+from tests.support.gates import refused
 from tests.support.ledger import NODE, WHOLE_RUN, open_lab, safetensors_bytes
 
 
@@ -176,3 +178,25 @@ async def test_every_list_says_when_there_is_more(tmp_path: Path, verb: str) -> 
         again = await lab.assess(assessment.set_digest)
         await lab.run((await lab.queue(again.id)).id, *WHOLE_RUN)
         assert (await lab.call(f"{verb}.list", api.Page(limit=1))).truncated
+
+
+@pytest.mark.req("P12")
+async def test_a_log_that_is_still_to_come_is_no_riddle(tmp_path: Path) -> None:
+    async with open_lab(tmp_path) as lab:
+        probe = await lab.queue((await lab.ready()).id)
+
+        async def answer(attempt: int | None = None) -> str:
+            error = await refused(
+                lab.call("probes.log", api.LogRequest(id=probe.id, attempt=attempt)), ErrorCode.UNKNOWN_ID
+            )
+            return error.message
+
+        assert "waits for its node" in await answer()
+        assert "has no attempt 1: it is queued" in await answer(1)
+        await lab.run(probe.id, ProbeEvent.CLAIM, ProbeEvent.LOAD)
+        for attempt in (None, 1):
+            assert "attempt 1 of" in await answer(attempt)
+            assert "is loading: its log comes with the end of the attempt" in await answer(attempt)
+        assert "has no attempt 2" in await answer(2)
+        await lab.run(probe.id, ProbeEvent.CLAIM)
+        assert "reported no end of it" in await answer(1)
