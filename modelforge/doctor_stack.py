@@ -22,6 +22,11 @@ _SKEW_LIMIT_S: Final = 5.0
 _SLOW_ROUND_TRIP_S: Final = 0.5
 _OUTBOX_LIMIT: Final = 100
 _OTHERS: Final = 0o077
+# How the status begins about a stream that stores nothing although its server answers, as after a full disk.
+DEGRADED: Final = "degraded"
+_RESTART_SERVER: Final = (
+    "make room on the server's disk, then restart nats-server (stop `modelforge up`, start it again)"
+)
 
 
 async def stack_checks(settings: ClientSettings) -> list[Check]:
@@ -92,11 +97,13 @@ def check_clock(status: Status) -> Check:
 
 
 def check_streams(status: Status) -> Check:
-    """Every stream is as declared."""
+    """Every stream is as declared, and takes what is published."""
     off = {name: how for name, how in status.streams.items() if how != "ok"}
     if off or not status.streams:
         detail = ", ".join(f"{name}: {how}" for name, how in off.items()) or "the controller reports no streams"
-        return Check(name="streams", level="fail", detail=detail, fix="compare with docs/reference/streams.md")
+        degraded = any(how.startswith(DEGRADED) for how in off.values())
+        fix = _RESTART_SERVER if degraded else "compare with docs/reference/streams.md"
+        return Check(name="streams", level="fail", detail=detail, fix=fix)
     return Check(name="streams", level="ok", detail=", ".join(status.streams))
 
 

@@ -130,6 +130,21 @@ class Stack:
         self.boots_before = frozenset(node.boot_id for node in nodes if node.boot_id is not None)
         return True
 
+    async def stream_states(self) -> dict[str, str]:
+        """The controller's word on each stream.
+
+        Raises:
+            ModelForgeError: NOT_CONNECTED before the server is ready, NO_CONTROLLER, REQUEST_TIMEOUT.
+        """
+        if self.operator is None:
+            raise ModelForgeError(ErrorCode.NOT_CONNECTED, "the server is not ready")
+        return (await self.operator.call(verbs.STATUS, Nothing(), timeout_s=_ASK_LIMIT_S)).streams
+
+    def end_server(self) -> None:
+        """Ask the server to end; the supervisor sees it and starts it again."""
+        if self.server.pid is not None:
+            os.kill(self.server.pid, signal.SIGTERM)
+
     async def agent_ready(self) -> None:
         """The node is online in this new life of its agent, not in the last one."""
         await self._ask_until(self._node_is_online)

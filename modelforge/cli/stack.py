@@ -52,12 +52,14 @@ def up(app: App, port: int | None, artifact_root: Path | None, node: str | None)
 
 
 async def _run_up(app: App, plan: Plan, was_ready: asyncio.Event) -> None:
-    from modelforge.up import running  # noqa: PLC0415
+    from modelforge.stream_watch import StreamWatch  # noqa: PLC0415
+    from modelforge.up import alongside, running  # noqa: PLC0415
 
     async with running(plan, app.out.note) as (stack, supervisor):
         was_ready.set()
         _tell_ready(app, stack)
-        await supervisor.run()
+        watch = StreamWatch(stack.stream_states, stack.end_server, app.out.note)
+        await alongside(supervisor, watch.run())
 
 
 def _tell_ready(app: App, stack: Stack) -> None:

@@ -83,6 +83,10 @@ def test_the_controllers_answer_is_judged() -> None:
     assert doctor_stack.check_streams(status()).level == "ok"
     assert doctor_stack.check_streams(status(streams={"MF_JOBS": "drift: storage"})).level == "fail"
     assert doctor_stack.check_streams(status(streams={})).level == "fail"
+    degraded = doctor_stack.check_streams(status(streams={"MF_JOBS": "degraded: nothing is stored"}))
+    assert degraded.level == "fail"
+    assert "degraded: nothing is stored" in degraded.detail
+    assert "restart nats-server" in degraded.fix
 
 
 @pytest.mark.parametrize(("liveness", "level"), [("offline", "fail"), ("doubtful", "warn"), ("online", "fail")])
