@@ -31,6 +31,14 @@ def test_a_wrong_value_is_told_in_the_words_of_the_command_line(
     assert f"Invalid value for '{flags[0]}'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["UPPER", "a" * 25, "9a", "a b"])
+def test_a_bad_name_is_told_in_words_and_not_as_a_pattern(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert boundary.run(main.call, ["profile", "create", name]) == 2
+    said = capsys.readouterr().err
+    assert "must be 1 to 24 of a-z, 0-9 and -" in said
+    assert "regex" not in said
+
+
 def test_flags_win_over_the_file() -> None:
     document = {"name": "from-file", "batch_size": 4, "budgets": {"loading_s": 10, "total_s": 99}}
     made = build_profile("p", document, {"batch_size": 8, "total_s": 50, "threads": None})
