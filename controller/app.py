@@ -132,7 +132,7 @@ class Controller:
         """What the status reply says of the bus (spec D4)."""
         vitals = self.vitals()
         return BusStatus(
-            streams=dict(self.reconciler.streams),
+            streams={**self.reconciler.streams, **self.outbox.degraded()},
             metrics_url=self.metrics_url,
             faults={loop.value: count for loop, count in vitals.faults.items()},
             bus_events={event.value: count for event, count in vitals.bus_events.items()},

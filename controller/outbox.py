@@ -8,9 +8,10 @@ and the stored message is compared before it counts as published.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,6 +32,9 @@ IDLE_WAIT_S: Final = 5.0
 # A server that dies with a publish in the air never answers it: a retry is harmless, so it comes soon.
 PUBLISH_TIMEOUT_S: Final = 2.0
 GUARD_TRIES: Final = 3
+# A server whose disk was full goes on answering and stores nothing, for ever (nats-server 2.15.1): so many unanswered
+# publishes in a row, over a connection that works, are said aloud. `modelforge up` then starts the server again.
+DEGRADED_AFTER: Final = 3
 DEFECT_TRIES: Final = 5
 _log: Final = logging.getLogger("controller.outbox")
 
@@ -59,6 +63,15 @@ class Outbox:
         self._wake = Wake()
         self._drain = asyncio.Lock()
         self._defects: Counter[int] = Counter()
+        self._unanswered: Counter[str] = Counter()
+
+    def degraded(self) -> dict[str, str]:
+        """The streams that stored nothing of late though the server answers, in words that begin with `degraded`."""
+        return {
+            stream: f"degraded: {count} publishes in a row were not stored, though the server answers"
+            for stream, count in self._unanswered.items()
+            if count >= DEGRADED_AFTER
+        }
 
     def wake(self) -> None:
         """Something was committed."""
@@ -116,21 +129,37 @@ class Outbox:
             return Sent(row_id=row["id"], job_id=row["job_id"], failure=failure)
 
     async def _publish(self, row: Row, *, wanted: bool) -> Sent:
-        row_id, job_id, subject, payload = row["id"], row["job_id"], row["subject"], bytes(row["payload"])
         stream = subjects.JOBS_STREAM if row["topic"] == "job" else subjects.EVENTS_STREAM
         try:
-            if stream == subjects.EVENTS_STREAM:
-                ack = await self._client.publish_stored(
-                    subject, payload, dedupe_id=row["dedupe_id"], stream=stream, timeout_s=PUBLISH_TIMEOUT_S
-                )
-                return Sent(row_id=row_id, stream=stream, sequence=ack.sequence)
-            sequence = await (self._publish_job(subject, payload) if wanted else self._leftover(subject))
+            async with self._watched(stream):
+                return await self._send(row, stream, wanted=wanted)
         except ModelForgeError as error:
             if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
                 raise
             # Readers of events see the gap and ask for a fresh picture; the audit row is in the ledger.
-            _log.error("%s is larger than the bus carries and was dropped", subject)
-            return Sent(row_id=row_id, job_id=job_id, failure=error)
+            _log.error("%s is larger than the bus carries and was dropped", row["subject"])
+            return Sent(row_id=row["id"], job_id=row["job_id"], failure=error)
+
+    @contextlib.asynccontextmanager
+    async def _watched(self, stream: str) -> AsyncIterator[None]:
+        """Count publishes that the stream leaves unanswered over a connection that works."""
+        try:
+            yield
+        except ModelForgeError as error:
+            if error.code is ErrorCode.REQUEST_TIMEOUT and self._client.connected:
+                await self._client.round_trip()
+                self._unanswered[stream] += 1
+            raise
+        self._unanswered.pop(stream, None)
+
+    async def _send(self, row: Row, stream: str, *, wanted: bool) -> Sent:
+        row_id, job_id, subject, payload = row["id"], row["job_id"], row["subject"], bytes(row["payload"])
+        if stream == subjects.EVENTS_STREAM:
+            ack = await self._client.publish_stored(
+                subject, payload, dedupe_id=row["dedupe_id"], stream=stream, timeout_s=PUBLISH_TIMEOUT_S
+            )
+            return Sent(row_id=row_id, stream=stream, sequence=ack.sequence)
+        sequence = await (self._publish_job(subject, payload) if wanted else self._leftover(subject))
         return Sent(row_id=row_id, job_id=job_id, stream=stream if sequence else None, sequence=sequence or 0)
 
     async def _leftover(self, subject: str) -> int | None:
