@@ -31,8 +31,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## Take a real packaged embedding model through every gate to a lab-ready candidate.
 	@$(BIN)/modelforge demo
 
+# In the order of the folders: files with few long tests (faults, integration) first, so that no core ends alone.
 test: $(STAMP) ## All tests: real nats-server, real SQLite, real children; parallel ones first, then the serial ones.
-	@$(BIN)/python -P -m pytest -q -n $(WORKERS) --dist loadfile -m "not serial and not gpu" $(PYTEST_ARGS)
+	@$(BIN)/python -P -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not serial and not gpu" $(PYTEST_ARGS)
 	@$(BIN)/python -P -m pytest -q -m "serial and not gpu" $(PYTEST_ARGS) || { code=$$?; test $$code -eq 5 && echo "no serial test"; }
 
 check: $(STAMP) ## Lint, format, types, import contracts, house rules, generated pages.

@@ -191,7 +191,9 @@ class LeasePuller:
         if not msg.reply:
             if self._events is not None and msg.subject == self._reply:
                 headers = msg.headers or {}
-                self._events.put_nowait(_Status(headers.get("Status", ""), headers.get("Description", "")))
+                self._events.put_nowait(
+                    _Status(headers.get("Status", ""), headers.get("Description", "").partition("\n")[0].strip())
+                )
             return
         try:
             delivery = subjects.parse_delivery(msg.reply)

@@ -72,7 +72,7 @@ async def test_the_agent_dies_while_loading_and_its_successor_completes(tmp_path
 @pytest.mark.req("B1", "P4", "G6")
 async def test_the_controller_dies_in_mid_probe_and_nothing_is_lost(tmp_path: Path) -> None:
     async with running_stack(tmp_path, minilm_root()) as (stack, operator):
-        probe = await queue_probe(operator, await prepared_assessment(operator), "fresh")
+        probe = await queue_probe(operator, await prepared_assessment(operator), "template")
         await probe_in(operator, probe.id, *PROBE_ACTIVE)
         stack.kill("controller")
         stack.start_controller()
@@ -83,7 +83,7 @@ async def test_the_controller_dies_in_mid_probe_and_nothing_is_lost(tmp_path: Pa
 @pytest.mark.req("D1", "P4")
 async def test_the_server_dies_in_mid_probe_and_nothing_is_lost(tmp_path: Path) -> None:
     async with running_stack(tmp_path, minilm_root()) as (stack, operator):
-        probe = await queue_probe(operator, await prepared_assessment(operator), "fresh")
+        probe = await queue_probe(operator, await prepared_assessment(operator), "template")
         await probe_in(operator, probe.id, *PROBE_ACTIVE)
         await asyncio.to_thread(stack.server.kill)
         await asyncio.to_thread(stack.start_server)

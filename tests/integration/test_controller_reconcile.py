@@ -109,7 +109,7 @@ async def test_what_was_committed_while_the_server_was_away_is_published_after_i
         await until(lambda: not bench.controller._opened.client.connected, "the controller notices")
         second = await _committed_scan(bench)
         bench.stack.server.start()
-        await until(lambda: bench.client.connected and agent.client.connected, "both are back")
+        await bench.all_back(agent.client)
         await bench.in_stream(first, second)
         assert {(await agent.pull()).job_id, (await agent.pull()).job_id} == {first, second}
         assert "republished" not in await bench.audits(second)
@@ -158,7 +158,7 @@ async def test_a_lost_store_costs_no_job_and_no_old_acknowledgement_touches_a_ne
         for number in range(UNRECORDED):  # published, and lost together with the word of it
             await bench.client.publish_stored(f"mf.jobs.local.work.scn-{number:010}", b"{}")
         await bench.wipe_and_restart_server()
-        await until(lambda: bench.client.connected and agent.client.connected, "all are back")
+        await bench.all_back(agent.client)
         await bench.in_stream(running, waiting)
         assert await published_above(bench, running, 2 + UNRECORDED)
         assert await published_above(bench, waiting, 2 + UNRECORDED)

@@ -91,7 +91,7 @@ async def test_the_operator_watches_a_probe_live_and_cancels_it(tmp_path: Path) 
         try:
             async with app.run_test(size=(120, 40)) as pilot:
                 await shown(app, pilot, lambda text: "connected" in text and "no probe" in text.lower())
-                probe = await queue_probe(operator, assessment, "fresh")
+                probe = await queue_probe(operator, assessment, "template")
                 await shown(app, pilot, lambda text: probe.id in text and "preparing" in text)
                 await probe_in(operator, probe.id, *PROBE_ACTIVE)
                 await pilot.press("x")

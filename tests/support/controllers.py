@@ -15,7 +15,7 @@ from typing import Any
 from bus import subjects
 from bus.client import BusClient
 from bus.codec import decode
-from bus.errors import ModelForgeError
+from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.api import AnyReply, Failed
 from bus.settings import ClientSettings
 from bus.streams import list_subjects
@@ -141,6 +141,20 @@ class Bench:
         await asyncio.to_thread(server.kill)
         shutil.rmtree(self.folder / "nats" / "server" / "store")
         server.start()
+
+    async def all_back(self, *clients: BusClient) -> None:
+        """After the server came back: every connection stands, and the controller answers requests again."""
+
+        async def answers() -> bool:
+            try:
+                return bool(await self.call("status"))
+            except ModelForgeError as error:
+                if error.code not in (ErrorCode.NOT_CONNECTED, ErrorCode.NO_CONTROLLER, ErrorCode.REQUEST_TIMEOUT):
+                    raise
+                return False
+
+        await until(lambda: all(client.connected for client in (self.client, *clients)), "the connections are back")
+        await until(answers, "the controller answers again")
 
 
 def reply_data(data: bytes) -> dict[str, Any]:
