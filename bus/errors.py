@@ -217,7 +217,7 @@ CODES: Final[dict[ErrorCode, CodeInfo]] = {
         "Nothing is known under this id.", "List what exists with the noun's `list` command.",
         _FIX, _NONE, Exit.NOT_FOUND),
     ErrorCode.AMBIGUOUS_ID: _info(
-        "Several things begin with this id.", "Type more characters of the id.", _FIX, _NONE, Exit.USAGE),
+        "Several things begin with this id, or it is too short to tell.", "Type more characters of the id.", _FIX, _NONE, Exit.USAGE),
     ErrorCode.NOT_APPROVED: _info(
         "There is no valid approval for exactly this set and purpose.",
         "Review the assessment, then `modelforge approve add SET --reason …`.",

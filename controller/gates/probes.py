@@ -149,7 +149,8 @@ def cancel(tx: Tx, caller: Caller, request: CancelRequest) -> ProbeView:
     if job is None:
         raise ModelForgeError(ErrorCode.INTERNAL, f"the probe {probe_id} has no job")
     if job.terminal:
-        raise ModelForgeError(ErrorCode.JOB_TERMINAL, f"the probe {probe_id} is {job.state}", state=job.state)
+        state = probes.view(tx, probe_id).state
+        raise ModelForgeError(ErrorCode.JOB_TERMINAL, f"the probe {probe_id} is {state} already", state=state)
     reason = clean_line(request.reason.strip(), MAX_REASON_CHARS) or "no reason given"
     detail = {"reason": reason, "attempt": job.attempt_count}
     if job.state is JobState.QUEUED:

@@ -99,8 +99,8 @@ async def test_an_id_may_be_typed_short_while_it_is_unambiguous(tmp_path: Path) 
         ("profiles.show", "no-such", ErrorCode.UNKNOWN_ID),
         ("nodes.show", "nobody", ErrorCode.NODE_UNKNOWN),
         ("nodes.show", "No Body\x1b", ErrorCode.NODE_UNKNOWN),
-        ("candidates.show", "cnd-0", ErrorCode.UNKNOWN_ID),
-        ("scans.show", "scn-0", ErrorCode.UNKNOWN_ID),
+        ("candidates.show", "cnd-zzzzzzzzzz", ErrorCode.UNKNOWN_ID),
+        ("scans.show", "scn-zzzzzzzzzz", ErrorCode.UNKNOWN_ID),
         ("audit.list", "sha256:ffffff", ErrorCode.UNKNOWN_ID),
     ],
 )
