@@ -266,7 +266,7 @@ async def test_options_that_could_name_other_folders_are_passed_on_to_no_loader(
     assert str(tmp_path) not in story.failure.message
 
 
-@pytest.mark.req("P13")
+@pytest.mark.req("P2", "P13")
 async def test_the_fixed_input_is_all_that_is_embedded(factory: ChildFactory, model: Path, tmp_path: Path) -> None:
     """The output's evidence names the digest of the input; a prompt of the folder would make it untrue."""
     alone = await output(factory, model, tmp_path)

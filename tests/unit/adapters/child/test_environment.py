@@ -16,7 +16,7 @@ def test_a_child_gets_the_offline_variables_and_nothing_that_was_not_listed() ->
         "LD_PRELOAD": "/evil.so",
         "HF_HUB_OFFLINE": "0",
         "AWS_SECRET_ACCESS_KEY": "x",
-        "HOME": "/home/me",
+        "HOME": "/srv/me",
     }
     made = environment.child_environment(own, "/scratch/1")
     for name in ("PATH", "HF_TOKEN", "HTTPS_PROXY", "PYTHONPATH", "LD_PRELOAD", "AWS_SECRET_ACCESS_KEY"):
