@@ -47,7 +47,7 @@ class EmbeddingAdapter(RuntimeAdapter):
     def prepare(self, request: ModelRequest) -> None:
         """See `RuntimeAdapter.prepare`."""
         import sentence_transformers  # noqa: PLC0415 -- libraries are imported behind the barrier, never before
-        import torch  # noqa: PLC0415
+        import torch  # noqa: PLC0415 -- only the child that loads imports it
 
         self._torch, self._library, self._request = torch, sentence_transformers, request
         torch.set_num_threads(request.profile.threads)

@@ -108,8 +108,8 @@ def all_sections(file: Path | None, state: Path) -> dict[str, Loaded[Any]]:
         ModelForgeError: CONFIG_UNREADABLE, CONFIG_INVALID.
     """
     from bus.settings import ClientSettings  # noqa: PLC0415 -- these rooms are heavy; `up --help` needs none
-    from controller.settings import ControllerSettings  # noqa: PLC0415
-    from node_agent.settings import NodeSettings  # noqa: PLC0415
+    from controller.settings import ControllerSettings  # noqa: PLC0415 -- lazy: `--help` stays quick
+    from node_agent.settings import NodeSettings  # noqa: PLC0415 -- lazy: `--help` stays quick
 
     return {
         "client": section(ClientSettings, "client", file=file),

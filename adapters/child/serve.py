@@ -162,7 +162,7 @@ def serve(channel: Channel, options: ChildOptions, inherited: Inherited | None =
         isolated, watch = isolate(channel, options, inherited)
         bootstrap = channel.receive()
         if not isinstance(bootstrap, Bootstrap):
-            raise ModelForgeError(ErrorCode.MALFORMED_MESSAGE, "the first frame is no bootstrap")  # noqa: TRY301
+            raise ModelForgeError(ErrorCode.MALFORMED_MESSAGE, "the first frame is no bootstrap")  # noqa: TRY301 -- the converter below is the edge
         channel.send(isolated)
         session = Session(channel, options, bootstrap, watch)
         session.run()

@@ -53,7 +53,7 @@ def _report(error: BaseException, arguments: Sequence[str]) -> int:
 
 
 def _translate(error: BaseException, arguments: Sequence[str]) -> ModelForgeError:
-    from bus.errors import ErrorCode, ModelForgeError  # noqa: PLC0415
+    from bus.errors import ErrorCode, ModelForgeError  # noqa: PLC0415 -- lazy: `--help` stays quick
 
     if isinstance(error, KeyboardInterrupt | click.exceptions.Abort):
         return ModelForgeError(ErrorCode.INTERRUPTED, "interrupted")
@@ -68,11 +68,11 @@ def _translate(error: BaseException, arguments: Sequence[str]) -> ModelForgeErro
 
 def _write_traceback(error: BaseException, arguments: Sequence[str]) -> Path | None:
     """Keep the traceback in a file of its own, redacted; the screen gets the file's name only."""
-    import tempfile  # noqa: PLC0415
-    from datetime import UTC, datetime  # noqa: PLC0415
+    import tempfile  # noqa: PLC0415 -- lazy: `--help` stays quick
+    from datetime import UTC, datetime  # noqa: PLC0415 -- lazy: `--help` stays quick
 
-    from bus.settings import state_folder  # noqa: PLC0415
-    from bus.text import redact  # noqa: PLC0415
+    from bus.settings import state_folder  # noqa: PLC0415 -- lazy: `--help` stays quick
+    from bus.text import redact  # noqa: PLC0415 -- lazy: `--help` stays quick
 
     text = f"modelforge {' '.join(arguments)}\n\n{''.join(traceback.format_exception(error))}"
     name = f"error-{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}.log"

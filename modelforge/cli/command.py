@@ -49,7 +49,7 @@ class App:
             ModelForgeError: CONFIG_UNREADABLE, CONFIG_INVALID, or NOT_CONNECTED when nothing says where it is.
         """
         from bus.operator import resolve_client  # noqa: PLC0415 -- imports nats
-        from bus.settings import ClientSettings, load  # noqa: PLC0415
+        from bus.settings import ClientSettings, load  # noqa: PLC0415 -- lazy: `--help` stays quick
 
         loaded = load(ClientSettings, "client", file=self.config, flags=self.flags)
         return resolve_client(loaded.value, self.state)

@@ -50,7 +50,7 @@ def with_origins(loaded: dict[str, Loaded[Any]]) -> dict[str, dict[str, dict[str
 def resolve_endpoint(client: dict[str, dict[str, object]], app: App) -> None:
     """Show what a command would really dial: the running `up` of this state folder fills what nobody set."""
     from bus.operator import resolve_client  # noqa: PLC0415 -- imports nats
-    from bus.settings import ClientSettings  # noqa: PLC0415
+    from bus.settings import ClientSettings  # noqa: PLC0415 -- lazy: `--help` stays quick
 
     unset = ClientSettings(**{key: entry["value"] for key, entry in client.items()})  # type: ignore[arg-type]
     try:

@@ -38,7 +38,7 @@ def up(app: App, port: int | None, artifact_root: Path | None, node: str | None)
     Logs are in the state folder. Stopped by Ctrl-C or SIGTERM the command ends with 0.
     """
     from modelforge.plan import make_plan  # noqa: PLC0415 -- `up --help` needs none of this
-    from modelforge.up import run_until_signal  # noqa: PLC0415
+    from modelforge.up import run_until_signal  # noqa: PLC0415 -- lazy: `--help` stays quick
 
     plan = make_plan(app.state, app.config, port=port, artifact_root=artifact_root, node=node)
     was_ready = asyncio.Event()
@@ -52,8 +52,8 @@ def up(app: App, port: int | None, artifact_root: Path | None, node: str | None)
 
 
 async def _run_up(app: App, plan: Plan, was_ready: asyncio.Event) -> None:
-    from modelforge.stream_watch import StreamWatch  # noqa: PLC0415
-    from modelforge.up import alongside, running  # noqa: PLC0415
+    from modelforge.stream_watch import StreamWatch  # noqa: PLC0415 -- lazy: `--help` stays quick
+    from modelforge.up import alongside, running  # noqa: PLC0415 -- lazy: `--help` stays quick
 
     async with running(plan, app.out.note) as (stack, supervisor):
         was_ready.set()
@@ -94,8 +94,8 @@ def demo(app: App, keep: bool) -> int:
     part. Ends with 0 only when the candidate exists.
     """
     from modelforge.demo import packaged_model  # noqa: PLC0415 -- `demo --help` needs none of this
-    from modelforge.plan import make_plan  # noqa: PLC0415
-    from modelforge.up import run_until_signal  # noqa: PLC0415
+    from modelforge.plan import make_plan  # noqa: PLC0415 -- lazy: `--help` stays quick
+    from modelforge.up import run_until_signal  # noqa: PLC0415 -- lazy: `--help` stays quick
 
     plan = make_plan(app.state / _DEMO_FOLDER, None, port=0, artifact_root=packaged_model())
     was_ready = asyncio.Event()
@@ -110,8 +110,8 @@ def demo(app: App, keep: bool) -> int:
 
 async def _run_demo(app: App, plan: Plan, keep: asyncio.Event | None) -> None:
     """The walk; `keep` is set when the stack stays on after it. Returns only when the candidate exists."""
-    from modelforge.demo import Demo, report_card  # noqa: PLC0415
-    from modelforge.up import alongside, running  # noqa: PLC0415
+    from modelforge.demo import Demo, report_card  # noqa: PLC0415 -- lazy: `--help` stays quick
+    from modelforge.up import alongside, running  # noqa: PLC0415 -- lazy: `--help` stays quick
 
     app.out.note(f"starting a stack in {plan.state.root}", "heading")
     async with running(plan, app.out.note) as (stack, supervisor):
