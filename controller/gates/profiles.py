@@ -56,7 +56,7 @@ def check(profile: RuntimeProfile) -> None:
             raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, f"{name} must be at most {largest}")
     if profile.gpu_uuid is not None and profile.device != "cuda":
         raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, "gpu_uuid belongs to a profile with the device cuda")
-    if profile.gpu_uuid is not None and not (profile.gpu_uuid.isprintable() and 0 < len(profile.gpu_uuid) <= 64):  # noqa: PLR2004 -- NVML bounds a UUID well below this
+    if profile.gpu_uuid is not None and not (profile.gpu_uuid.isprintable() and 0 < len(profile.gpu_uuid) <= 64):  # noqa: PLR2004 -- `GPU-` and a UUID are 40 characters
         raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, "gpu_uuid is no UUID of a card")
     if not profile.adapter.isidentifier() or len(profile.adapter) > _ADAPTER_CHARS:
         raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, "adapter is a name such as sentence_transformers")
