@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bus.messages.evidence import Health, Output
-from bus.messages.gates import RuntimeProfile
+from bus.messages.profiles import RuntimeProfile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from adapters.payloads import EMBEDDING_INPUT, REPEAT_COSINE, cosine, embedding_
 from adapters.registry import installed_version
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.evidence import Health
-from bus.messages.gates import RuntimeProfile
+from bus.messages.profiles import RuntimeProfile
 
 MODULES_FILE: Final = "modules.json"
 MAX_UNKNOWN_SHARE: Final = 0.5

@@ -24,7 +24,7 @@ from adapters.payloads import EMBEDDING_INPUT, REPEAT_COSINE, cosine, embedding_
 from bus.codec import decode
 from bus.messages.base import Record
 from bus.messages.evidence import Health
-from bus.messages.gates import RuntimeProfile
+from bus.messages.profiles import RuntimeProfile
 
 FAULTS_FILE: Final = "faults.json"
 DIMENSIONS: Final = 16

@@ -16,7 +16,7 @@ from typing import Final
 from adapters import names
 from adapters.base import RuntimeAdapter
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.gates import AdapterFacts, RuntimeEnvironment
+from bus.messages.profiles import AdapterFacts, RuntimeEnvironment
 
 TEST_DOUBLE: Final = names.TEST_DOUBLE
 _NO_EXECUTABLE_PART: Final = "static inspection only: this version has no executable adapter"

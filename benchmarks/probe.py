@@ -25,9 +25,11 @@ from bus.client import BusClient, StoredAck
 from bus.codec import decode
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.api import ClaimGranted
+from bus.messages.artifacts import Manifest
 from bus.messages.evidence import AnyEvidence, ProbeFinished
-from bus.messages.gates import Manifest, RuntimeProfile, StartMethod
+from bus.messages.gates import StartMethod
 from bus.messages.jobs import ProbeJob
+from bus.messages.profiles import RuntimeProfile
 from modelforge.demo import MODEL_FOLDER, packaged_model
 from node_agent.artifact_hash import Watch, hash_files
 from node_agent.artifact_root import ArtifactRoot

@@ -114,6 +114,11 @@ class ErrorCode(StrEnum):
     INTERNAL = "INTERNAL"
     QUEUE_FULL = "QUEUE_FULL"
     INTERRUPTED = "INTERRUPTED"
+    # Assessment plane.
+    EXPECTED_MANIFEST_MISMATCH = "EXPECTED_MANIFEST_MISMATCH"
+    SIGNATURE_INVALID = "SIGNATURE_INVALID"
+    SCAN_LIMIT_EXCEEDED = "SCAN_LIMIT_EXCEEDED"
+    BLOB_REFUSED = "BLOB_REFUSED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,6 +326,21 @@ CODES: Final[dict[ErrorCode, CodeInfo]] = {
     ErrorCode.INTERRUPTED: _info(
         "The operator interrupted the command.",
         "What was queued goes on while a stack runs; look at it with the noun's `list` or `show` command.", _LATER, _NONE, Exit.INTERRUPTED),
+    ErrorCode.EXPECTED_MANIFEST_MISMATCH: _info(
+        "The folder does not hold exactly the files that the given list of digests names.",
+        "Copy the named file again from where the list comes from, or give the list that belongs to these files.",
+        _FIX, _ACK, Exit.REFUSED),
+    ErrorCode.SIGNATURE_INVALID: _info(
+        "The model's signature is not one of this key, or cannot be read.",
+        "Check that signature and key belong together; take both from where the model comes from.",
+        _FIX, _NONE, Exit.REFUSED),
+    ErrorCode.SCAN_LIMIT_EXCEEDED: _info(
+        "The scan's own process needed more memory, processor time or time than a scan may take.",
+        "Look for a file that is made to exhaust whoever reads it: the message names the last one; remove it, scan again.",
+        _FIX, _ACK, Exit.FAILED),
+    ErrorCode.BLOB_REFUSED: _info(
+        "A large payload was not taken: its size, its digest or its place in the upload is wrong.",
+        "Send it again from the beginning.", _FIX, _NONE, Exit.FAILED),
 }
 # fmt: on
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from bus.messages import api, gates, inventory
+from bus.messages import api, artifacts, blobs, gates, inventory, profiles
 
 Req = TypeVar("Req")
 Rep = TypeVar("Rep")
@@ -36,20 +36,29 @@ def _query(name: str, request: type[Req], reply: type[Rep], description: str) ->
 
 
 STATUS = _query("status", api.Nothing, api.Status, "The controller's own health")
-ARTIFACTS_SCAN = _command("artifacts.scan", api.ScanRequest, gates.ScanView, "Hash a folder on a node")
-SCANS_SHOW = _query("scans.show", api.ById, gates.ScanView, "One scan")
+ARTIFACTS_SCAN = _command("artifacts.scan", api.ScanRequest, artifacts.ScanView, "Hash a folder on a node")
+SCANS_SHOW = _query("scans.show", api.ById, artifacts.ScanView, "One scan")
 ARTIFACTS_LIST = _query("artifacts.list", api.Page, api.ArtifactSets, "Known artifact sets")
-ARTIFACTS_SHOW = _query("artifacts.show", api.ById, gates.ArtifactSet, "One set with its manifest")
-PROFILES_CREATE = _command("profiles.create", api.ProfileRequest, gates.ProfileView, "Store a runtime profile")
+ARTIFACTS_SHOW = _query("artifacts.show", api.ById, artifacts.ArtifactSet, "One set with its manifest")
+ARTIFACTS_FILES = _query("artifacts.files", api.FilesRequest, api.ArtifactFiles, "Members of a set, page by page")
+ARTIFACTS_QUARANTINE = _command(
+    "artifacts.quarantine", api.QuarantineRequest, artifacts.Quarantine, "Quarantine the bytes of one member"
+)
+BLOBS_PUT = _command("blobs.put", blobs.BlobPut, blobs.BlobState, "Send a chunk of a large payload")
+ENVIRONMENTS_LIST = _query("environments.list", api.Page, api.Environments, "Known runtime environments")
+ENVIRONMENTS_SHOW = _query(
+    "environments.show", api.ById, profiles.EnvironmentView, "One environment, by id or by the node that has it"
+)
+PROFILES_CREATE = _command("profiles.create", api.ProfileRequest, profiles.ProfileView, "Store a runtime profile")
 PROFILES_LIST = _query("profiles.list", api.Page, api.Profiles, "Known profiles")
-PROFILES_SHOW = _query("profiles.show", api.ById, gates.ProfileView, "One profile, by name or id")
+PROFILES_SHOW = _query("profiles.show", api.ById, profiles.ProfileView, "One profile, by name or id")
 NODES_LIST = _query("nodes.list", api.Page, api.Nodes, "Known nodes")
 NODES_SHOW = _query("nodes.show", api.ById, inventory.NodeView, "One node with its inventory")
 NODES_SET = _command(
     "nodes.set", api.NodeFlagsRequest, inventory.NodeView, "Enable or disable a node, for work or for the lab"
 )
 ASSESSMENTS_CREATE = _command("assessments.create", api.AssessRequest, gates.Assessment, "Assess a set")
-ASSESSMENTS_LIST = _query("assessments.list", api.Page, api.Assessments, "Assessments, newest first")
+ASSESSMENTS_LIST = _query("assessments.list", api.AssessmentsRequest, api.Assessments, "Assessments, newest first")
 ASSESSMENTS_SHOW = _query("assessments.show", api.ById, gates.Assessment, "One assessment")
 APPROVALS_ADD = _command("approvals.add", api.ApproveRequest, gates.Approval, "Approve one exact set")
 APPROVALS_LIST = _query("approvals.list", api.Page, api.Approvals, "Approvals, newest first")
@@ -95,6 +104,30 @@ REFUSE: Final[Verb[api.RefuseRequest, api.Refused]] = Verb(
     reply=api.Refused,
     description="End a job that this node cannot do",
 )
+BLOB_PUT: Final[Verb[blobs.NodeBlobPut, blobs.BlobState]] = Verb(
+    name="blob.put",
+    role="node",
+    effect="command",
+    request=blobs.NodeBlobPut,
+    reply=blobs.BlobState,
+    description="Send a chunk of a large payload",
+)
+BLOB_GET: Final[Verb[blobs.NodeBlobGet, blobs.BlobChunk]] = Verb(
+    name="blob.get",
+    role="node",
+    effect="query",
+    request=blobs.NodeBlobGet,
+    reply=blobs.BlobChunk,
+    description="Fetch the manifest of a leased job, by range",
+)
+PROGRESS: Final[Verb[blobs.ProgressReport, blobs.Noted]] = Verb(
+    name="progress",
+    role="node",
+    effect="command",
+    request=blobs.ProgressReport,
+    reply=blobs.Noted,
+    description="Say how far a leased scan is",
+)
 
 USER_VERBS: Final[tuple[Verb[Any, Any], ...]] = (
     STATUS,
@@ -102,6 +135,11 @@ USER_VERBS: Final[tuple[Verb[Any, Any], ...]] = (
     SCANS_SHOW,
     ARTIFACTS_LIST,
     ARTIFACTS_SHOW,
+    ARTIFACTS_FILES,
+    ARTIFACTS_QUARANTINE,
+    BLOBS_PUT,
+    ENVIRONMENTS_LIST,
+    ENVIRONMENTS_SHOW,
     PROFILES_CREATE,
     PROFILES_LIST,
     PROFILES_SHOW,
@@ -123,5 +161,5 @@ USER_VERBS: Final[tuple[Verb[Any, Any], ...]] = (
     CANDIDATES_SHOW,
     AUDIT_LIST,
 )
-NODE_VERBS: Final[tuple[Verb[Any, Any], ...]] = (HELLO, CLAIM, RENEW, REFUSE)
+NODE_VERBS: Final[tuple[Verb[Any, Any], ...]] = (HELLO, CLAIM, RENEW, REFUSE, BLOB_PUT, BLOB_GET, PROGRESS)
 VERBS: Final = USER_VERBS + NODE_VERBS

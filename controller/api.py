@@ -15,17 +15,11 @@ from typing import Any, Final, Generic, TypeVar
 from bus import verbs
 from bus.codec import encode
 from bus.messages import api
-from bus.messages.gates import (
-    Approval,
-    ArtifactSet,
-    Assessment,
-    Candidate,
-    ProbeView,
-    ProfileView,
-    ScanView,
-)
+from bus.messages.artifacts import ArtifactSet, ScanView
+from bus.messages.gates import Approval, Assessment, Candidate, ProbeView
 from bus.messages.inventory import NodeView
 from bus.messages.jobs import AnyCommand, CancelCommand
+from bus.messages.profiles import ProfileView
 from bus.subjects import Caller
 from controller.fingerprint import Now
 from controller.gates import approvals as approval_gate

@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 
 from bus.codec import decode
 from bus.errors import ErrorCode, Failure, ModelForgeError
+from bus.messages.artifacts import Manifest, SetEvidence
 from bus.messages.evidence import AnyEvidence, Evidence, PhaseMark, ProbeFinished, ProbePhase, ScanFinished
-from bus.messages.gates import Manifest, SetEvidence
 from bus.states import Cause, JobEvent, LeaseEvent, ProbeState
 from bus.text import clean_line, clean_text, redact
 from controller import boots, jobs

@@ -12,8 +12,9 @@ from typing import Final
 from adapters.inspect.subject import PROBE_CAPABILITY
 from bus.digest import digest_of
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.gates import Assessment, RuntimeProfile
+from bus.messages.gates import Assessment
 from bus.messages.inventory import HardwareFacts, NodeView
+from bus.messages.profiles import RuntimeProfile
 from bus.text import clean_line
 from controller.store import approvals, nodes, profiles, sets
 from controller.store.tx import Tx

@@ -26,17 +26,10 @@ from bus.messages.api import (
     QueueProbeRequest,
     ScanRequest,
 )
+from bus.messages.artifacts import ArtifactSet, ScanView
 from bus.messages.base import Record
-from bus.messages.gates import (
-    Approval,
-    ArtifactSet,
-    Assessment,
-    Candidate,
-    ProbeView,
-    ProfileView,
-    RuntimeProfile,
-    ScanView,
-)
+from bus.messages.gates import Approval, Assessment, Candidate, ProbeView
+from bus.messages.profiles import ProfileView, RuntimeProfile
 from bus.states import JOB
 from bus.verbs import Rep, Req, Verb
 from modelforge import format as text

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.gates import FileEntry, Manifest
+from bus.messages.artifacts import FileEntry, Manifest
 from node_agent.artifact_root import ArtifactRoot, Member, Stamp, changed
 
 _DEFAULT_THREADS: Final = 2

@@ -9,7 +9,7 @@ from typing import Final
 
 from adapters.formats.evidence import EvidenceCollector
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.gates import FileEntry, Manifest, SetEvidence
+from bus.messages.artifacts import FileEntry, Manifest, SetEvidence
 from node_agent.artifact_hash import Watch, hash_files
 from node_agent.artifact_root import ArtifactRoot, Member
 from node_agent.artifact_verify import compare_stamps

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.gates import FileEntry, Manifest
+from bus.messages.artifacts import FileEntry, Manifest
 from node_agent.artifact_hash import Watch, hash_files
 from node_agent.artifact_root import ArtifactRoot, Listing, Member, Stamp, changed
 

@@ -18,8 +18,8 @@ from bus.client import BusClient
 from bus.codec import encode
 from bus.errors import ModelForgeError
 from bus.ids import now
-from bus.messages.gates import RuntimeEnvironment
 from bus.messages.inventory import ActiveJob, HardwareFacts, NodeInventory
+from bus.messages.profiles import RuntimeEnvironment
 from node_agent.controller_api import Boot
 from node_agent.measure.nvml import Discovery
 from node_agent.waiting import happened

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.gates import RuntimeEnvironment
 from bus.messages.jobs import ProbeJob
+from bus.messages.profiles import RuntimeEnvironment
 
 
 def check_job(job: ProbeJob, environment: RuntimeEnvironment) -> None:

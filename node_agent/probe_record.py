@@ -18,7 +18,8 @@ from bus.messages.evidence import (
     SamplePoint,
     Timings,
 )
-from bus.messages.gates import RuntimeProfile, StartMethod
+from bus.messages.gates import StartMethod
+from bus.messages.profiles import RuntimeProfile
 from node_agent.scrub import Scrub
 
 

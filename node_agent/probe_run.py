@@ -17,8 +17,8 @@ from adapters.registry import find, installed_version
 from bus.errors import ErrorCode, ModelForgeError
 from bus.ids import log_ref
 from bus.messages.evidence import Evidence, ProbeFinished
-from bus.messages.gates import RuntimeEnvironment, RuntimeProfile
 from bus.messages.jobs import ProbeJob
+from bus.messages.profiles import RuntimeEnvironment, RuntimeProfile
 from bus.proof import what_is_unproven
 from bus.states import ProbeState
 from node_agent.attempt import fault_of, guarded

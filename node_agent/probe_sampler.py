@@ -7,7 +7,7 @@ from typing import Final
 
 from bus.ids import now
 from bus.messages.evidence import GpuSample, HostMemory, Reclaim, Sample, SamplePoint
-from bus.messages.gates import RuntimeProfile
+from bus.messages.profiles import RuntimeProfile
 from node_agent.measure.host import read_host_memory
 from node_agent.measure.nvml import Discovery, Gpu
 from node_agent.measure.reclaim import Ending, watch_reclaim, without_gpu

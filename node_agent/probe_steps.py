@@ -28,8 +28,8 @@ from adapters.child.protocol import (
 )
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.evidence import SamplePoint
-from bus.messages.gates import RuntimeEnvironment
 from bus.messages.jobs import ProbeJob
+from bus.messages.profiles import RuntimeEnvironment
 from bus.states import ProbeState
 from node_agent.artifact_hash import Watch
 from node_agent.artifact_root import Listing, check_relative

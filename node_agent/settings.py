@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.gates import Name
+from bus.messages.artifacts import Name
 from bus.settings import ClientSettings, Settings, load
 
 Slots = Annotated[int, msgspec.Meta(ge=1, le=16)]

@@ -13,8 +13,9 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from bus.errors import ErrorCode
-from bus.messages.gates import Budgets, ProbeView
+from bus.messages.gates import ProbeView
 from bus.messages.inventory import NodeView
+from bus.messages.profiles import Budgets
 from bus.states import PROBE, PROBE_ACTIVE, ProbeState
 from tui.lines import Tone
 

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from bus.messages.base import Message
 from bus.messages.evidence import Health, Layer, Output
-from bus.messages.gates import RuntimeProfile
+from bus.messages.profiles import RuntimeProfile
 
 HEADER: Final = struct.Struct(">I")
 MAX_FRAME_BYTES: Final = 256 * 1024

@@ -17,7 +17,7 @@ from adapters.formats import safetensors
 from adapters.formats.documents import MAX_DOCUMENT_BYTES, MAX_KEPT_ITEMS, DocumentProblem, parse_json, pruned
 from adapters.loader_options import TRANSFORMER_CONFIGS
 from bus.codec import encode
-from bus.messages.gates import SetEvidence, WeightFacts
+from bus.messages.artifacts import SetEvidence, WeightFacts
 
 MAX_INDEX_BYTES: Final = 32 * 1024 * 1024
 MAX_EVIDENCE_BYTES: Final = 384 * 1024

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, BinaryIO, Final
 
 from adapters.formats.documents import DocumentProblem, parse_json
-from bus.messages.gates import WeightFacts
+from bus.messages.artifacts import WeightFacts
 
 # The reference reader accepts 100 MB; a shard of a very large model needs less than 1 MiB.
 MAX_HEADER_BYTES: Final = 16 * 1024 * 1024

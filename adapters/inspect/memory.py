@@ -9,7 +9,8 @@ from adapters.inspect.codes import FindingCode as Code
 from adapters.inspect.codes import finding
 from adapters.inspect.node_checks import chosen_gpu
 from adapters.inspect.subject import Subject
-from bus.messages.gates import Estimate, EstimatePart, Finding, WeightFacts
+from bus.messages.artifacts import WeightFacts
+from bus.messages.gates import Estimate, EstimatePart, Finding
 
 MIB: Final = 1024 * 1024
 # What the imported libraries hold before any model is there, measured with torch 2.13 and transformers 5 on Linux.

@@ -15,7 +15,8 @@ from adapters.inspect import file_checks, memory, node_checks
 from adapters.inspect.codes import FindingCode as Code
 from adapters.inspect.codes import finding
 from adapters.inspect.subject import Inspection, Subject
-from bus.messages.gates import Finding, WeightFacts
+from bus.messages.artifacts import WeightFacts
+from bus.messages.gates import Finding
 
 NAME: Final = "sentence_transformers"
 PACKAGES: Final = ("sentence-transformers", "transformers", "torch")

@@ -7,17 +7,10 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any, Final, Literal
 
-from bus.messages.gates import (
-    AdapterFacts,
-    Estimate,
-    Finding,
-    Manifest,
-    Purpose,
-    RuntimeEnvironment,
-    RuntimeProfile,
-    SetEvidence,
-)
+from bus.messages.artifacts import Manifest, Quarantine, SetEvidence
+from bus.messages.gates import Declared, Estimate, Finding, Purpose, Verdict
 from bus.messages.inventory import HardwareFacts
+from bus.messages.profiles import AdapterFacts, RuntimeEnvironment, RuntimeProfile
 
 PROBE_CAPABILITY: Final = "runtime.probe.v1"
 
@@ -35,7 +28,14 @@ class NodeFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A set, a profile and a node, frozen. `location` is the set's registered place on the node, if it has one."""
+    """A set, a profile and a node, frozen.
+
+    Attributes:
+        location: the set's registered place on the node, if it has one.
+        approved: the purposes for which the set has a valid approval.
+        quarantined: the quarantines that meet a member of this set; one that is released says by which approval.
+        corrupt: what a later read found at `location`, `file: problem`; `None` while nothing speaks against it.
+    """
 
     manifest: Manifest
     evidence: SetEvidence
@@ -45,6 +45,8 @@ class Subject:
     node: NodeFacts
     location: str | None
     approved: frozenset[Purpose] = frozenset()
+    quarantined: tuple[Quarantine, ...] = ()
+    corrupt: str | None = None
 
     @cached_property
     def paths(self) -> frozenset[str]:
@@ -73,8 +75,12 @@ class Inspection:
 
     findings: tuple[Finding, ...]
     estimate: Estimate | None
+    declared: Declared | None = None
+    claims: bool = True
 
     @property
-    def verdict(self) -> Literal["compatible", "blocked"]:
-        """Blocked by one blocker."""
-        return "blocked" if any(found.severity == "blocker" for found in self.findings) else "compatible"
+    def verdict(self) -> Verdict:
+        """Blocked by one blocker; without `claims`, a set that nothing blocks is not compatible but to be probed."""
+        if any(found.severity == "blocker" for found in self.findings):
+            return "blocked"
+        return "compatible" if self.claims else "requires_probe"

@@ -7,21 +7,12 @@ from typing import Annotated, Literal
 import msgspec
 
 from bus.errors import Failure
+from bus.messages.artifacts import ArtifactSet, BlobRef, Digest, ExpectationKind, FileEntry, Name, Sha256
 from bus.messages.base import Line, Message, Moment, Natural, Positive, Record, Token
 from bus.messages.events import AuditEntry
-from bus.messages.gates import (
-    Approval,
-    ArtifactSet,
-    Assessment,
-    Candidate,
-    Name,
-    ProbeView,
-    ProfileView,
-    Purpose,
-    RuntimeProfile,
-    StartMethod,
-)
+from bus.messages.gates import Approval, Assessment, Candidate, ProbeView, Purpose, StartMethod
 from bus.messages.inventory import NodeInventory, NodeView
+from bus.messages.profiles import EnvironmentView, ProfileView, RuntimeProfile
 
 # The acknowledgement subject of a message: nine or more tokens, nothing that a subject cannot hold.
 AckSubject = Annotated[str, msgspec.Meta(pattern=r"^\$JS\.ACK\.[!-~]{1,400}\Z")]
@@ -60,18 +51,58 @@ class Page(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
     limit: Positive = 200
 
 
+class ExpectedManifest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A list of digests that the scanned folder must have, no file more and none less (spec A3).
+
+    Attributes:
+        kind: where the list came from. A signature was checked by the caller, with `key`.
+        blob: the list in the form of `sha256sum`, sent before with `blobs.put`.
+        source_sha256: of the file that the operator named; a member with these bytes is the list itself, and no surplus.
+    """
+
+    kind: ExpectationKind
+    blob: BlobRef
+    source_sha256: Sha256
+    key: Line | None = None
+
+
 class ScanRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Scan a folder, relative to the node's artifact root. `request_id` makes a repeat harmless."""
+    """Scan a folder, relative to the node's artifact root. `request_id` makes a repeat harmless.
+
+    `fresh`: every byte is read again, whatever was read before.
+    """
 
     node: Name
     path: Line
     request_id: Token
+    fresh: bool = False
+    expected: ExpectedManifest | None = None
+
+
+class FilesRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Some members of a set, in the manifest's order, from number `offset` on."""
+
+    id: Line
+    offset: Natural = 0
+    limit: Positive = 2_000
+
+
+class QuarantineRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Quarantine the bytes of one member, in every set that has them, with a reason."""
+
+    set_digest: Line
+    path: Line
+    reason: Line
 
 
 class ProfileRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Store a profile; the same contents under the same name give the same profile."""
+    """Store a profile; the same contents under the same name give the same profile.
+
+    `new_version`: other contents may follow under a name that is taken; the older ones stay as they are.
+    """
 
     profile: RuntimeProfile
+    new_version: bool = False
 
 
 class AssessRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -80,6 +111,13 @@ class AssessRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=Tru
     set_digest: Line
     profile: Line
     node: Name
+
+
+class AssessmentsRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Assessments, newest first; only those that went stale, if wished."""
+
+    limit: Positive = 200
+    stale_only: bool = False
 
 
 class ApproveRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -183,6 +221,22 @@ class ArtifactSets(Record, frozen=True, kw_only=True):
     """Reply of `artifacts.list`; `truncated`: there are more than these."""
 
     sets: tuple[ArtifactSet, ...]
+    truncated: bool = False
+
+
+class ArtifactFiles(Record, frozen=True, kw_only=True):
+    """Reply of `artifacts.files`: members from `offset` on, and how many the set has in all."""
+
+    digest: Digest
+    offset: Natural
+    files: tuple[FileEntry, ...]
+    total: Natural
+
+
+class Environments(Record, frozen=True, kw_only=True):
+    """Reply of `environments.list`; `truncated`: there are more than these."""
+
+    environments: tuple[EnvironmentView, ...]
     truncated: bool = False
 
 

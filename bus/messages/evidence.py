@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from bus.errors import Failure
+from bus.messages.artifacts import BlobRef
 from bus.messages.base import Facts, Integer, Line, Message, Moment, Natural, Positive, Record, Token
 from bus.states import ProbeState
 
@@ -211,11 +212,21 @@ class ProbeFinished(Evidence, tag="probe.finished.v1", frozen=True, kw_only=True
 
 
 class ScanFinished(Evidence, tag="scan.finished.v1", frozen=True, kw_only=True):
-    """A scan is over. `manifest` and `evidence` are canonical; both are absent after a failure."""
+    """A scan is over. The manifest is canonical JSON; both parts are absent after a failure.
+
+    A part that is larger than a message may be travels before as a blob (`blob.put`), and is named here.
+
+    Attributes:
+        files_hashed, files_cached: how many digests were computed, and how many were known by the file's stamp.
+    """
 
     outcome: Literal["succeeded", "failed", "cancelled"]
     manifest_json: str | None = None
     evidence_json: str | None = None
+    manifest_blob: BlobRef | None = None
+    evidence_blob: BlobRef | None = None
+    files_hashed: Natural = 0
+    files_cached: Natural = 0
     failure: Failure | None = None
 
 

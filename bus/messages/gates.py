@@ -1,165 +1,22 @@
-"""The records of the gates: set, environment, profile, assessment, approval, probe, candidate (spec G1)."""
+"""The records of the gates: assessment, approval, probe, candidate (spec G1)."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-import msgspec
-
-from bus.digest import digest_of
 from bus.errors import Failure
-from bus.messages.base import Line, Moment, Natural, Positive, Record
-from bus.messages.evidence import PhaseMark, ProbeEvidence
-from bus.states import JobState, ProbeState
+from bus.messages.artifacts import Digest, Name
+from bus.messages.base import Integer, Moment, Natural, Positive, Record
+from bus.messages.evidence import MemorySource, PhaseMark, ProbeEvidence
+from bus.messages.inventory import HardwareFacts
+from bus.messages.profiles import Budgets, Task
+from bus.states import ProbeState
 
-Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}\Z")]
-Digest = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
-Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9-]{0,23}\Z")]
-Purpose = Literal["lab_execution", "pickle", "production"]
+Purpose = Literal["lab_execution", "pickle", "production", "quarantine_release"]
 StartMethod = Literal["template", "fresh"]
-
-
-class FileEntry(Record, frozen=True, kw_only=True):
-    """One member of a set: its path relative to the set's folder (POSIX, UTF-8), its size and its SHA-256."""
-
-    path: str
-    size_bytes: Natural
-    sha256: Sha256
-
-
-class Manifest(Record, frozen=True, kw_only=True):
-    """The exact files of a set, sorted by path. Its digest is the set's identity (spec A3, G4)."""
-
-    files: tuple[FileEntry, ...]
-
-    def digest(self) -> str:
-        """`sha256:<hex>` of the canonical JSON of this manifest."""
-        return digest_of(self)
-
-    @property
-    def size_bytes(self) -> int:
-        """Sum of all member sizes."""
-        return sum(file.size_bytes for file in self.files)
-
-
-class WeightFacts(Record, frozen=True, kw_only=True):
-    """What the header of one weight file says, read without loading it."""
-
-    path: str
-    format: Literal["safetensors", "gguf", "pickle", "unknown"]
-    tensors: Natural = 0
-    parameters: Natural = 0
-    bytes_by_dtype: dict[str, int] = {}
-    problem: str | None = None
-
-
-class SetEvidence(Record, frozen=True, kw_only=True):
-    """What the scan read besides the bytes' digests: small JSON documents and weight headers."""
-
-    documents: dict[str, Any] = {}
-    weights: tuple[WeightFacts, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-class SetLocation(Record, frozen=True, kw_only=True):
-    """Where a set lies: a node, and a path relative to that node's artifact root."""
-
-    node: Name
-    path: str
-    scanned_at: Moment
-
-
-class ArtifactSet(Record, frozen=True, kw_only=True):
-    """An immutable set of files and the places where it was seen."""
-
-    digest: Digest
-    file_count: Natural
-    size_bytes: Natural
-    created_at: Moment
-    locations: tuple[SetLocation, ...] = ()
-    manifest: Manifest | None = None
-    evidence: SetEvidence | None = None
-
-
-class ScanView(Record, frozen=True, kw_only=True):
-    """A scan job, as an operator sees it."""
-
-    id: str
-    node: Name
-    path: str
-    state: JobState
-    queued_at: Moment
-    attempt: Natural = 0
-    finished_at: Moment | None = None
-    set_digest: str | None = None
-    failure: Failure | None = None
-
-
-class AdapterFacts(Record, frozen=True, kw_only=True):
-    """One adapter as a node declares it. Declared support is never proven support (spec A2)."""
-
-    name: Line
-    version: Line
-    executable: bool
-    reason: Line | None = None
-    tasks: tuple[Line, ...] = ()
-    modalities: tuple[Line, ...] = ()
-    model_types: tuple[Line, ...] = ()
-    formats: tuple[Line, ...] = ()
-
-
-class RuntimeEnvironment(Record, frozen=True, kw_only=True):
-    """The interpreter and packages in which a node's child processes run; its digest is its identity."""
-
-    python: Line
-    platform: Line
-    packages: Annotated[dict[Line, Line], msgspec.Meta(max_length=2_000)]
-    adapters: tuple[AdapterFacts, ...]
-
-    def digest(self) -> str:
-        """`sha256:<hex>` of the canonical JSON of this environment."""
-        return digest_of(self)
-
-
-class Budgets(Record, frozen=True, kw_only=True):
-    """Time budgets of a probe's phases, and of all of them together."""
-
-    preparing_s: Positive = 300
-    loading_s: Positive = 300
-    healthchecking_s: Positive = 60
-    unloading_s: Positive = 30
-    total_s: Positive = 900
-
-
-class RuntimeProfile(Record, frozen=True, kw_only=True):
-    """How a set is to be run. Immutable: another value is another profile (spec G1)."""
-
-    name: Name
-    adapter: str = "sentence_transformers"
-    task: Literal["embedding"] = "embedding"
-    device: Literal["cpu", "cuda"] = "cpu"
-    gpu_uuid: str | None = None
-    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
-    batch_size: Positive = 1
-    max_sequence_length: Positive = 256
-    normalize: bool = True
-    threads: Positive = 1
-    memory_limit_mib: Positive = 8_192
-    reclaim_tolerance_mib: Natural = 64
-    budgets: Budgets = Budgets()
-
-    def digest(self) -> str:
-        """`sha256:<hex>` of the canonical JSON of this profile."""
-        return digest_of(self)
-
-
-class ProfileView(Record, frozen=True, kw_only=True):
-    """A stored profile."""
-
-    id: Digest
-    profile: RuntimeProfile
-    created_at: Moment
-    created_by: str
+# `compatible`: nothing that was read speaks against it. `requires_probe`: the same, but static analysis makes no claim
+# for this adapter at all; only a probe can. Neither says that a model was loaded (spec A2, A14, A17).
+Verdict = Literal["compatible", "requires_probe", "blocked"]
 
 
 class Finding(Record, frozen=True, kw_only=True):
@@ -180,16 +37,88 @@ class EstimatePart(Record, frozen=True, kw_only=True):
     basis: str
 
 
+class EstimateError(Record, frozen=True, kw_only=True):
+    """How far an earlier estimate was from what a probe then measured.
+
+    Attributes:
+        scope: what that probe has in common with the assessment that shows it.
+        source: what the measured figure is; an estimate is compared with the same kind only.
+        error_percent: (estimated - measured) / measured, in whole percent; positive when too much was estimated.
+    """
+
+    probe_id: str
+    node: Name
+    scope: Literal["same set, profile and node", "same set and profile", "same adapter and node"]
+    estimated_bytes: Natural
+    measured_bytes: Natural
+    source: MemorySource
+    error_percent: Integer
+    at: Moment
+
+
 class Estimate(Record, frozen=True, kw_only=True):
-    """Memory that the model will probably need. Never a measurement (spec A11)."""
+    """Memory that the model will probably need. Never a measurement (spec A11).
+
+    Attributes:
+        history: the errors of earlier estimates, the nearest relative first; empty before anything was measured.
+    """
 
     kind: Literal["estimated"] = "estimated"
     size_bytes: Natural
     parts: tuple[EstimatePart, ...] = ()
+    history: tuple[EstimateError, ...] = ()
+
+
+class Declared(Record, frozen=True, kw_only=True):
+    """What the node's runtime declares about the adapter. It is a claim, never a proof (spec A2).
+
+    Attributes:
+        model_type: the one that the set's configuration names.
+        model_type_declared: is that one among those declared? `None` where the adapter declares no list, or the set
+            names none.
+    """
+
+    adapter: str
+    version: str
+    executable: bool
+    inspect_only: bool = False
+    tasks: tuple[str, ...] = ()
+    modalities: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ()
+    quantizations: tuple[str, ...] = ()
+    model_type: str | None = None
+    model_type_declared: bool | None = None
+
+
+class Proof(Record, frozen=True, kw_only=True):
+    """What a completed probe proved here, under exactly the facts that hold now. Derived at every read, never stored.
+
+    Attributes:
+        memory_bytes: the peak that the probe measured, from `memory_source`.
+    """
+
+    kind: Literal["measured"] = "measured"
+    probe_id: str
+    candidate_id: str | None
+    task: Task
+    fingerprint: Digest
+    completed_at: Moment
+    load_ms: float | None = None
+    inference_ms: float | None = None
+    memory_bytes: Natural | None = None
+    memory_source: MemorySource = MemorySource.UNAVAILABLE
 
 
 class Assessment(Record, frozen=True, kw_only=True):
-    """A compatibility assessment (spec A1). `stale_because` is derived at every read, never stored (A18)."""
+    """A compatibility assessment (spec A1).
+
+    `stale_because`, `approvals` and `proof` are derived at every read, never stored (A18).
+
+    Attributes:
+        facts: the snapshot that the fingerprint is made of, each fact by its name.
+        hardware: the node's hardware as it was.
+        declared, proof: what the runtime says of itself, and what was proven here (A2).
+    """
 
     id: str
     set_digest: Digest
@@ -200,12 +129,15 @@ class Assessment(Record, frozen=True, kw_only=True):
     adapter: str
     adapter_version: str
     fingerprint: Digest
-    verdict: Literal["compatible", "blocked"]
+    verdict: Verdict
     findings: tuple[Finding, ...]
     estimate: Estimate | None
     facts: dict[str, str]
     created_at: Moment
     created_by: str
+    hardware: HardwareFacts | None = None
+    declared: Declared | None = None
+    proof: Proof | None = None
     stale_because: tuple[str, ...] = ()
     approvals: tuple[str, ...] = ()
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta
 
 from bus.messages.base import Line, Message, Moment, Natural, Positive, Record, Token
-from bus.messages.gates import RuntimeEnvironment
+from bus.messages.profiles import RuntimeEnvironment
 
 # What a consumer's `max_ack_pending` is made from; no node works on more at once.
 MAX_SLOTS: Final = 1_024

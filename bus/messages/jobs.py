@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from bus.messages.base import Message, Moment, Positive
-from bus.messages.gates import Digest, Manifest, Name, RuntimeProfile, StartMethod
+from bus.messages.artifacts import Digest, Manifest, Name
+from bus.messages.base import Message, Moment, Natural, Positive
+from bus.messages.gates import StartMethod
+from bus.messages.profiles import RuntimeProfile
 
 # The stream takes no larger job, and the gate queues none. Also the bound of evidence: a set that a scan could report
 # is one that a probe can be sent.
@@ -17,24 +19,30 @@ MAX_JOB_BYTES: Final = 512 * 1024
 
 
 class ScanJob(Message, tag="scan.job.v1", frozen=True, kw_only=True):
-    """Hash every file of a folder below the node's artifact root."""
+    """Hash every file of a folder below the node's artifact root. `fresh`: use no digest that was computed before."""
 
     job_id: str
     node: Name
     path: str
     max_files: Positive
     deadline_at: Moment
+    fresh: bool = False
 
 
 class ProbeJob(Message, tag="probe.job.v1", frozen=True, kw_only=True):
-    """Run the fixed-input probe on exactly these files (spec P5)."""
+    """Run the fixed-input probe on exactly these files (spec P5).
+
+    A manifest that is too large for the message is left out: `manifest_bytes` says how long its canonical JSON is, and
+    `blob.get` gives it under the set's digest.
+    """
 
     job_id: str
     node: Name
     probe_type: Literal["embedding_fixed_input"]
     location: str
     set_digest: Digest
-    manifest: Manifest
+    manifest: Manifest | None = None
+    manifest_bytes: Natural = 0
     profile: RuntimeProfile
     profile_id: Digest
     environment_id: Digest

@@ -11,7 +11,7 @@ from adapters.formats.evidence import received
 from bus import ids
 from bus.errors import ErrorCode, Failure, ModelForgeError
 from bus.messages.api import ScanRequest
-from bus.messages.gates import Manifest, ScanView, SetEvidence
+from bus.messages.artifacts import Manifest, ScanView, SetEvidence
 from bus.messages.jobs import ScanJob
 from bus.subjects import Caller
 from bus.text import clean_line

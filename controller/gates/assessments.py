@@ -9,8 +9,10 @@ from adapters.inspect.subject import Inspection, NodeFacts, Subject
 from bus import ids
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.api import AssessRequest
-from bus.messages.gates import ArtifactSet, Assessment, ProfileView, Purpose
+from bus.messages.artifacts import ArtifactSet
+from bus.messages.gates import Assessment, Purpose
 from bus.messages.inventory import NodeInventory, NodeView
+from bus.messages.profiles import ProfileView
 from bus.subjects import Caller
 from controller import fingerprint
 from controller.fingerprint import Now

@@ -8,8 +8,10 @@ from typing import Final
 from bus import ids
 from bus.errors import ErrorCode, Failure, ModelForgeError
 from bus.messages.api import CancelRequest, QueueProbeRequest
-from bus.messages.gates import Approval, Assessment, Manifest, ProbeView, ProfileView
+from bus.messages.artifacts import Manifest
+from bus.messages.gates import Approval, Assessment, ProbeView
 from bus.messages.jobs import ProbeJob
+from bus.messages.profiles import ProfileView
 from bus.states import Cause, JobEvent, JobState, ProbeEvent
 from bus.subjects import Caller
 from bus.text import clean_line

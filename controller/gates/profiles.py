@@ -6,7 +6,7 @@ from typing import Final
 
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.api import ProfileRequest
-from bus.messages.gates import ProfileView, RuntimeProfile
+from bus.messages.profiles import ProfileView, RuntimeProfile
 from bus.subjects import Caller
 from controller.gates.caller import actor_of
 from controller.store import profiles

@@ -62,17 +62,32 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[Migration]) -> int:
 
 
 def _apply(connection: sqlite3.Connection, step: Migration) -> None:
-    """One step and its number, together or not at all (executescript alone would commit statement by statement)."""
+    """One step and its number, together or not at all (executescript alone would commit statement by statement).
+
+    Foreign keys are off meanwhile, because a table that is made anew is gone for a moment; they are checked as a whole
+    before the step is committed.
+
+    Raises:
+        ModelForgeError: STORE_SCHEMA_MISMATCH when a row would point to nothing.
+    """
+    enforced = _pragma(connection, "foreign_keys")
+    connection.execute("PRAGMA foreign_keys = OFF")  # has no effect inside a transaction
     script = (
         f"BEGIN IMMEDIATE;\n{step.sql}\nPRAGMA application_id = {APPLICATION_ID};\n"
-        f"PRAGMA user_version = {step.number};\nCOMMIT;"
+        f"PRAGMA user_version = {step.number};\n"
     )
     try:
         connection.executescript(script)
+        if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
+            message = f"the ledger cannot be brought to schema {step.number}: a row would point to nothing"
+            raise ModelForgeError(ErrorCode.STORE_SCHEMA_MISMATCH, message)
+        connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+    finally:
+        connection.execute(f"PRAGMA foreign_keys = {enforced}")
 
 
 def schema(connection: sqlite3.Connection) -> dict[str, str]:

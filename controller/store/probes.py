@@ -6,7 +6,8 @@ from bus import ids, states
 from bus.errors import ErrorCode, Failure, ModelForgeError
 from bus.messages.api import LogView
 from bus.messages.evidence import PhaseMark, ProbeEvidence
-from bus.messages.gates import Assessment, ProbeView, RuntimeProfile, StartMethod
+from bus.messages.gates import Assessment, ProbeView, StartMethod
+from bus.messages.profiles import RuntimeProfile
 from bus.states import ProbeState
 from controller.store import resolve
 from controller.store.rows import Row, from_json, json_text, optional_json, optional_time, time_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.gates import ProfileView, RuntimeProfile
+from bus.messages.profiles import ProfileView, RuntimeProfile
 from controller.store import resolve
 from controller.store.rows import Row, from_json, json_text, time_of
 from controller.store.tx import Tx
@@ -42,10 +42,16 @@ def list_profiles(tx: Tx, limit: int) -> tuple[ProfileView, ...]:
     return tuple(_view(row) for row in tx.all("profiles.list", limit=limit))
 
 
-def insert(tx: Tx, profile_id: str, profile: RuntimeProfile, created_by: str) -> ProfileView:
+def insert(tx: Tx, profile_id: str, profile: RuntimeProfile, created_by: str, version: int = 1) -> ProfileView:
     """Store a new profile."""
     tx.run(
-        "profiles.insert", id=profile_id, name=profile.name, body=json_text(profile), created_by=created_by, at=tx.at
+        "profiles.insert",
+        id=profile_id,
+        name=profile.name,
+        version=version,
+        body=json_text(profile),
+        created_by=created_by,
+        at=tx.at,
     )
     return get(tx, profile_id)
 
@@ -56,4 +62,5 @@ def _view(row: Row) -> ProfileView:
         profile=from_json(row["body"], RuntimeProfile),
         created_at=time_of(row["created_at"]),
         created_by=row["created_by"],
+        version=row["version"],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bus import ids
 from bus.errors import ErrorCode, Failure, ModelForgeError
-from bus.messages.gates import ScanView
+from bus.messages.artifacts import ScanView
 from bus.states import JobState
 from controller.store import resolve
 from controller.store.rows import optional_json, optional_time, time_of

@@ -66,17 +66,25 @@ CREATE TABLE set_locations (
     set_digest TEXT NOT NULL REFERENCES artifact_sets (digest),
     scan_id    TEXT NOT NULL,
     scanned_at TEXT NOT NULL,
-    PRIMARY KEY (node, path)
+    state      TEXT NOT NULL DEFAULT 'present' CHECK (state IN ('present', 'corrupt')),
+    file       TEXT,
+    problem    TEXT,
+    found_at   TEXT,
+    found_by   TEXT,
+    PRIMARY KEY (node, path),
+    CHECK ((state = 'corrupt') = (problem IS NOT NULL AND found_at IS NOT NULL AND found_by IS NOT NULL))
 ) STRICT;
 
 CREATE INDEX set_locations_by_set ON set_locations (set_digest);
 
 CREATE TABLE profiles (
     id         TEXT PRIMARY KEY CHECK (id GLOB 'sha256:*'),
-    name       TEXT NOT NULL UNIQUE,
+    name       TEXT NOT NULL,
+    version    INTEGER NOT NULL CHECK (version > 0),
     body       TEXT NOT NULL CHECK (json_valid(body)),
     created_by TEXT NOT NULL,
-    created_at TEXT NOT NULL
+    created_at TEXT NOT NULL,
+    UNIQUE (name, version)
 ) STRICT;
 
 CREATE TABLE assessments (
@@ -86,7 +94,7 @@ CREATE TABLE assessments (
     node           TEXT NOT NULL REFERENCES nodes (name),
     environment_id TEXT NOT NULL REFERENCES environments (id),
     fingerprint    TEXT NOT NULL CHECK (fingerprint GLOB 'sha256:*'),
-    verdict        TEXT NOT NULL CHECK (verdict IN ('compatible', 'blocked')),
+    verdict        TEXT NOT NULL CHECK (verdict IN ('compatible', 'requires_probe', 'blocked')),
     body           TEXT NOT NULL CHECK (json_valid(body)),
     created_by     TEXT NOT NULL,
     created_at     TEXT NOT NULL
@@ -97,7 +105,7 @@ CREATE INDEX assessments_by_set ON assessments (set_digest, created_at);
 CREATE TABLE approvals (
     id            TEXT PRIMARY KEY,
     set_digest    TEXT NOT NULL REFERENCES artifact_sets (digest),
-    purpose       TEXT NOT NULL CHECK (purpose IN ('lab_execution', 'pickle', 'production')),
+    purpose       TEXT NOT NULL CHECK (purpose IN ('lab_execution', 'pickle', 'production', 'quarantine_release')),
     approved_by   TEXT NOT NULL,
     reason        TEXT NOT NULL CHECK (length(reason) > 0),
     approved_at   TEXT NOT NULL,
@@ -242,3 +250,55 @@ CREATE TRIGGER probes_gates_immutable
 
 CREATE TRIGGER candidates_kept BEFORE DELETE ON candidates
     BEGIN SELECT RAISE(ABORT, 'a candidate is immutable'); END;
+
+CREATE TABLE quarantines (
+    id             TEXT PRIMARY KEY,
+    sha256         TEXT NOT NULL UNIQUE CHECK (length(sha256) = 64),
+    set_digest     TEXT NOT NULL REFERENCES artifact_sets (digest),
+    path           TEXT NOT NULL,
+    reason         TEXT NOT NULL CHECK (length(reason) > 0),
+    quarantined_by TEXT NOT NULL,
+    quarantined_at TEXT NOT NULL
+) STRICT;
+
+CREATE TRIGGER quarantines_immutable BEFORE UPDATE ON quarantines
+    BEGIN SELECT RAISE(ABORT, 'a quarantine is immutable'); END;
+
+CREATE TRIGGER quarantines_kept BEFORE DELETE ON quarantines
+    BEGIN SELECT RAISE(ABORT, 'a quarantine is immutable'); END;
+
+CREATE TABLE scan_expectations (
+    scan_id       TEXT PRIMARY KEY REFERENCES scans (id),
+    kind          TEXT NOT NULL CHECK (kind IN ('sha256sum', 'openssf_signature')),
+    source_sha256 TEXT NOT NULL CHECK (length(source_sha256) = 64),
+    key           TEXT,
+    entries       TEXT NOT NULL CHECK (json_valid(entries)),
+    required_by   TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE set_expectations (
+    set_digest    TEXT NOT NULL REFERENCES artifact_sets (digest),
+    source_sha256 TEXT NOT NULL CHECK (length(source_sha256) = 64),
+    kind          TEXT NOT NULL CHECK (kind IN ('sha256sum', 'openssf_signature')),
+    key           TEXT,
+    required_by   TEXT NOT NULL,
+    scan_id       TEXT NOT NULL,
+    at            TEXT NOT NULL,
+    PRIMARY KEY (set_digest, source_sha256)
+) STRICT;
+
+CREATE TABLE estimate_errors (
+    probe_id        TEXT PRIMARY KEY REFERENCES probes (id),
+    set_digest      TEXT NOT NULL,
+    profile_id      TEXT NOT NULL,
+    node            TEXT NOT NULL,
+    adapter         TEXT NOT NULL,
+    estimated_bytes INTEGER NOT NULL CHECK (estimated_bytes > 0),
+    measured_bytes  INTEGER NOT NULL CHECK (measured_bytes > 0),
+    source          TEXT NOT NULL,
+    at              TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX estimate_errors_by_adapter ON estimate_errors (adapter, node, at);
+
+CREATE INDEX estimate_errors_by_set ON estimate_errors (set_digest, profile_id, at);

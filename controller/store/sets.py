@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bus.digest import PREFIX, sha256_hex
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.gates import ArtifactSet, Manifest, SetEvidence, SetLocation
+from bus.messages.artifacts import ArtifactSet, Manifest, SetEvidence, SetLocation
 from controller.store import resolve
 from controller.store.rows import Row, from_json, json_text, time_of
 from controller.store.tx import Tx

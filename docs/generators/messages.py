@@ -10,7 +10,7 @@ from msgspec import inspect as mi
 
 from bus import subjects, verbs
 from bus.errors import Failure
-from bus.messages import api, base, events, evidence, gates, inventory, jobs
+from bus.messages import api, artifacts, base, blobs, events, evidence, gates, inventory, jobs, profiles
 from docs.generators import markdown as md
 
 _MODULES: Final[tuple[tuple[str, ModuleType], ...]] = (
@@ -18,7 +18,10 @@ _MODULES: Final[tuple[tuple[str, ModuleType], ...]] = (
     ("Evidence", evidence),
     ("Inventory", inventory),
     ("Events", events),
+    ("Artifacts", artifacts),
+    ("Environments and profiles", profiles),
     ("Gates", gates),
+    ("Large payloads", blobs),
     ("API", api),
 )
 _ABSTRACT: Final = (base.Record, base.Message, evidence.Evidence)

@@ -23,7 +23,8 @@ from modelforge.cli.hints import after_approval
 from modelforge.cli.session import with_operator
 
 if TYPE_CHECKING:
-    from bus.messages.gates import Approval, ArtifactSet
+    from bus.messages.artifacts import ArtifactSet
+    from bus.messages.gates import Approval
     from bus.operator import Operator
 
 _DIGEST_DIGITS: Final = 64

@@ -18,7 +18,7 @@ from modelforge.cli.hints import after_scan
 from modelforge.cli.session import pick_node, wait_until, with_operator
 
 if TYPE_CHECKING:
-    from bus.messages.gates import ArtifactSet, ScanView
+    from bus.messages.artifacts import ArtifactSet, ScanView
     from bus.operator import Operator
 
 _DETAILS_ON_SCREEN_MAX: Final = 40

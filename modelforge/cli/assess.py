@@ -9,7 +9,7 @@ import rich_click as click
 from bus import verbs
 from bus.errors import Exit
 from bus.ids import now
-from bus.messages.api import AssessRequest, ById, Page
+from bus.messages.api import AssessmentsRequest, AssessRequest, ById
 from modelforge import format as text
 from modelforge.cli.artifact import require_digest_or_prefix
 from modelforge.cli.command import App, Command
@@ -59,7 +59,7 @@ def create(app: App, set_: str, profile: str, node: str | None) -> int:
 @click.pass_obj
 def list_(app: App, limit: int) -> None:
     """List the assessments, newest first."""
-    reply = with_operator(app, lambda operator: operator.call(verbs.ASSESSMENTS_LIST, Page(limit=limit)))
+    reply = with_operator(app, lambda operator: operator.call(verbs.ASSESSMENTS_LIST, AssessmentsRequest(limit=limit)))
     found = reply.assessments
 
     def rows() -> str:

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 from bus import verbs
 from bus.errors import ModelForgeError
-from bus.messages.api import Page
+from bus.messages.api import AssessmentsRequest, Page
 from modelforge import format as text
 
 if TYPE_CHECKING:
-    from bus.messages.gates import Approval, ScanView
+    from bus.messages.artifacts import ScanView
+    from bus.messages.gates import Approval
     from bus.operator import Operator
 
 _NEWEST: Final = Page(limit=200)
+_NEWEST_ASSESSMENTS: Final = AssessmentsRequest(limit=200)
 
 
 async def after_scan(operator: Operator, view: ScanView) -> tuple[str, ...]:
@@ -39,7 +41,7 @@ async def after_approval(operator: Operator, approval: Approval) -> tuple[str, .
     if approval.purpose != "lab_execution":
         return ()
     try:
-        found = (await operator.call(verbs.ASSESSMENTS_LIST, _NEWEST)).assessments
+        found = (await operator.call(verbs.ASSESSMENTS_LIST, _NEWEST_ASSESSMENTS)).assessments
     except ModelForgeError:
         return ("modelforge probe queue ASSESSMENT --wait",)
     for one in found:

@@ -14,14 +14,14 @@ from bus.errors import ErrorCode, ModelForgeError
 from bus.files import read_bounded
 from bus.ids import check_name, now
 from bus.messages.api import ById, Page, ProfileRequest
-from bus.messages.gates import Budgets, RuntimeProfile
+from bus.messages.profiles import Budgets, RuntimeProfile
 from bus.settings import MAX_FILE_BYTES
 from modelforge import format as text
 from modelforge.cli.command import App, Command
 from modelforge.cli.session import with_operator
 
 if TYPE_CHECKING:
-    from bus.messages.gates import ProfileView
+    from bus.messages.profiles import ProfileView
 
 
 @click.group()

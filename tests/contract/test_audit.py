@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bus.messages import api
-from bus.messages.gates import RuntimeProfile
+from bus.messages.profiles import RuntimeProfile
 from bus.states import ProbeEvent
 from bus.verbs import USER_VERBS
 from controller.gates import candidates

@@ -9,7 +9,7 @@ import pytest
 from adapters.payloads import EMBEDDING_INPUT
 from bus.errors import ErrorCode
 from bus.messages import api
-from bus.messages.gates import SetEvidence, WeightFacts
+from bus.messages.artifacts import SetEvidence, WeightFacts
 from bus.streams import STREAMS
 from controller.gates import artifact_sets
 from tests.support.gates import counts, refused

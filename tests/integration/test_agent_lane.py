@@ -17,8 +17,8 @@ from bus.codec import decode, encode
 from bus.digest import sha256_hex
 from bus.errors import ErrorCode, ModelForgeError
 from bus.lease_puller import Delivered, LeasePuller
+from bus.messages.artifacts import Manifest, SetEvidence
 from bus.messages.evidence import ScanFinished
-from bus.messages.gates import Manifest, SetEvidence
 from bus.messages.inventory import NodeInventory
 from bus.messages.jobs import ProbeJob, ScanJob
 from bus.streams import last_message

@@ -17,8 +17,8 @@ from bus.digest import sha256_hex
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.api import Fenced
 from bus.messages.evidence import MemorySource, ProbeFinished, SamplePoint
-from bus.messages.gates import Budgets
 from bus.messages.jobs import CancelCommand
+from bus.messages.profiles import Budgets
 from tests.support.probes import NO_CARD, ProbeBench, no_place_of_this_host, probe_bench
 from tests.support.waiting import until
 

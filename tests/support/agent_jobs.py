@@ -9,8 +9,9 @@ from typing import Any
 from adapters.registry import runtime_environment
 from bus import ids
 from bus.ids import now
-from bus.messages.gates import Manifest, RuntimeProfile
+from bus.messages.artifacts import Manifest
 from bus.messages.jobs import ProbeJob, ScanJob
+from bus.messages.profiles import RuntimeProfile
 from node_agent.artifact_hash import Watch, hash_files
 from node_agent.artifact_root import ArtifactRoot
 

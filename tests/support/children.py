@@ -11,7 +11,8 @@ from typing import Any, Final, TypeVar
 
 from adapters.child.protocol import Bootstrap, ChildFailed, Proceed, UpFrame, Violation
 from adapters.faulty import FAULTS_FILE
-from bus.messages.gates import RuntimeProfile, StartMethod
+from bus.messages.gates import StartMethod
+from bus.messages.profiles import RuntimeProfile
 from node_agent.worker import Child, ChildFactory, ChildGone, ExitStatus
 
 FRAME_LIMIT_S: Final = 40.0

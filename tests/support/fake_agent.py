@@ -16,7 +16,7 @@ from nats import errors
 
 from bus.client import BusClient
 from bus.errors import ModelForgeError
-from bus.messages.gates import FileEntry, Manifest
+from bus.messages.artifacts import FileEntry, Manifest
 
 WORK = "work"
 INPUT_SHA256 = hashlib.sha256(b"ModelForge runtime compatibility probe").hexdigest()

@@ -16,10 +16,11 @@ import msgspec
 from adapters.formats.evidence import EvidenceCollector
 from bus import ids
 from bus.digest import sha256_hex
-from bus.messages import api, gates
-from bus.messages.gates import AdapterFacts, FileEntry, Manifest, RuntimeEnvironment, RuntimeProfile, SetEvidence
+from bus.messages import api, gates, profiles
+from bus.messages.artifacts import FileEntry, Manifest, SetEvidence
 from bus.messages.inventory import GpuFacts, HardwareFacts, NodeInventory
 from bus.messages.jobs import AnyCommand
+from bus.messages.profiles import AdapterFacts, RuntimeEnvironment, RuntimeProfile
 from bus.states import Cause, JobEvent, ProbeEvent
 from bus.subjects import Caller
 from controller import boots, jobs
@@ -184,10 +185,10 @@ class Lab:
 
         return await self.store.write(finish)
 
-    async def profile(self, **changes: Any) -> gates.ProfileView:
+    async def profile(self, **changes: Any) -> profiles.ProfileView:
         """A stored profile."""
         profile = RuntimeProfile(**{"name": "cpu", **changes})
-        view: gates.ProfileView = await self.call("profiles.create", api.ProfileRequest(profile=profile))
+        view: profiles.ProfileView = await self.call("profiles.create", api.ProfileRequest(profile=profile))
         return view
 
     async def assess(self, digest: str, profile: str = "cpu") -> gates.Assessment:

@@ -30,8 +30,9 @@ from bus.messages.evidence import (
     SamplePoint,
     Timings,
 )
-from bus.messages.gates import Budgets, ProbeView
+from bus.messages.gates import ProbeView
 from bus.messages.inventory import NodeView
+from bus.messages.profiles import Budgets
 from bus.states import ProbeState
 from tui.model import Picture
 

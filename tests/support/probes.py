@@ -11,8 +11,8 @@ from adapters.faulty import FAULTS_FILE, Fault
 from adapters.registry import runtime_environment
 from bus.codec import encode
 from bus.messages.evidence import ProbeFinished
-from bus.messages.gates import Budgets, RuntimeProfile
 from bus.messages.jobs import ProbeJob
+from bus.messages.profiles import Budgets, RuntimeProfile
 from node_agent.measure.nvml import Discovery
 from node_agent.probe_run import ProbeRunner
 from node_agent.worker import Child, ChildFactory, WorkerSettings

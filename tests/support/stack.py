@@ -23,7 +23,8 @@ from typing import Any
 from bus import verbs
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages import api
-from bus.messages.gates import ProbeView, RuntimeProfile, StartMethod
+from bus.messages.gates import ProbeView, StartMethod
+from bus.messages.profiles import RuntimeProfile
 from bus.operator import Operator
 from bus.settings import ClientSettings
 from bus.states import PROBE, ProbeState

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Literal
 
-from bus.messages.gates import Budgets, ProbeView
+from bus.messages.gates import ProbeView
 from bus.messages.inventory import NodeView
+from bus.messages.profiles import Budgets
 from bus.states import ProbeState
 
 _AT = datetime(2026, 1, 1, tzinfo=UTC)

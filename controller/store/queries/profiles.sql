@@ -1,14 +1,15 @@
 -- name: insert
-INSERT INTO profiles (id, name, body, created_by, created_at) VALUES (:id, :name, :body, :created_by, :at);
+INSERT INTO profiles (id, name, version, body, created_by, created_at)
+VALUES (:id, :name, :version, :body, :created_by, :at);
 
 -- name: get
-SELECT id, name, body, created_by, created_at FROM profiles WHERE id = :id;
+SELECT id, name, version, body, created_by, created_at FROM profiles WHERE id = :id;
 
 -- name: by_name
-SELECT id, name, body, created_by, created_at FROM profiles WHERE name = :name;
+SELECT id, name, version, body, created_by, created_at FROM profiles WHERE name = :name ORDER BY version DESC LIMIT 1;
 
 -- name: list
-SELECT id, name, body, created_by, created_at FROM profiles ORDER BY created_at DESC, name LIMIT :limit;
+SELECT id, name, version, body, created_by, created_at FROM profiles ORDER BY created_at DESC, name LIMIT :limit;
 
 -- name: resolve
 SELECT id FROM profiles WHERE id BETWEEN :low AND :high ORDER BY id LIMIT :limit;

@@ -10,7 +10,7 @@ import pytest
 
 from adapters.base import ModelRequest
 from adapters.embedding import EmbeddingAdapter
-from bus.messages.gates import RuntimeProfile
+from bus.messages.profiles import RuntimeProfile
 
 
 class Loading(Exception):  # noqa: N818 -- the point up to which the test goes

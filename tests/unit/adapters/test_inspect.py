@@ -10,7 +10,8 @@ import pytest
 from adapters.inspect.codes import REMEDIES, FindingCode
 from adapters.inspect.registry import inspect
 from adapters.inspect.subject import Inspection, NodeFacts, Subject
-from bus.messages.gates import Finding, Purpose, RuntimeProfile
+from bus.messages.gates import Finding, Purpose
+from bus.messages.profiles import RuntimeProfile
 from tests.support.ledger import (
     ADAPTER,
     CONFIG,

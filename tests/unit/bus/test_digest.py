@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.digest import canonical_json, digest_of, short
-from bus.messages.gates import FileEntry, Manifest, RuntimeProfile
+from bus.messages.artifacts import FileEntry, Manifest
+from bus.messages.profiles import RuntimeProfile
 
 ZERO = "0" * 64
 JSON = st.recursive(

@@ -9,8 +9,8 @@ import pytest
 
 from bus import ids
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.gates import RuntimeProfile
 from bus.messages.inventory import NodeView
+from bus.messages.profiles import RuntimeProfile
 from controller.fingerprint import changes, facts_of, fingerprint_of
 from tests.support.ledger import card, environment, hardware, inventory, with_adapter
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from bus.messages.gates import RuntimeEnvironment
 from bus.messages.inventory import ActiveJob, HardwareFacts, NodeInventory
+from bus.messages.profiles import RuntimeEnvironment
 from controller.liveness import Hello, classify, decide_hello, judge_inventory
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)

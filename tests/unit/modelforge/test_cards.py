@@ -22,7 +22,8 @@ from bus.messages.evidence import (
     Reclaim,
     Timings,
 )
-from bus.messages.gates import Assessment, Budgets, Finding, ProbeView
+from bus.messages.gates import Assessment, Finding, ProbeView
+from bus.messages.profiles import Budgets
 from bus.states import ProbeState
 from modelforge.cli.assess import assessment_card, findings_text
 from modelforge.cli.evidence_card import evidence_pairs, isolation_lines, probe_card, reclaim_line

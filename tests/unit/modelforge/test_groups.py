@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.gates import ArtifactSet
+from bus.messages.artifacts import ArtifactSet
 from modelforge.cli import approve, assess, boundary, main
 from modelforge.cli.artifact import require_digest_or_prefix
 from modelforge.cli.command import App

@@ -14,7 +14,9 @@ from bus import verbs
 from bus.errors import ErrorCode, ModelForgeError
 from bus.ids import now
 from bus.messages.api import Assessments, Profiles
-from bus.messages.gates import Approval, ArtifactSet, Assessment, ProfileView, Purpose, RuntimeProfile, ScanView
+from bus.messages.artifacts import ArtifactSet, ScanView
+from bus.messages.gates import Approval, Assessment, Purpose
+from bus.messages.profiles import ProfileView, RuntimeProfile
 from bus.operator import Operator
 from bus.states import JobState
 from modelforge.cli import approve, boundary, main

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.gates import Budgets, RuntimeProfile
+from bus.messages.profiles import Budgets, RuntimeProfile
 from modelforge.cli import boundary, main
 from modelforge.cli.profile import build_profile, create, read_toml
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.gates import Manifest
+from bus.messages.artifacts import Manifest
 from node_agent.artifact_hash import Watch, hash_files
 from node_agent.artifact_root import ArtifactRoot
 from node_agent.artifact_verify import still_the_same, verify_manifest

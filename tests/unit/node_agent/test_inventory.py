@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from adapters.registry import runtime_environment
-from bus.messages.gates import RuntimeEnvironment
 from bus.messages.inventory import GpuFacts
+from bus.messages.profiles import RuntimeEnvironment
 from node_agent.controller_api import Boot
 from node_agent.inventory import CachedEnvironment, Inventory, cpu_model, hardware_facts
 from node_agent.measure.nvml import Discovery

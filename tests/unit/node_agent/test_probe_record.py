@@ -22,7 +22,7 @@ from bus.messages.evidence import (
     Sample,
     SamplePoint,
 )
-from bus.messages.gates import RuntimeProfile
+from bus.messages.profiles import RuntimeProfile
 from bus.proof import what_is_unproven
 from node_agent.probe_record import ProbeRecord, memory_summary
 from node_agent.scrub import Scrub

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.gates import Budgets
+from bus.messages.profiles import Budgets
 from bus.states import PROBE_ACTIVE, ProbeState
 from tests.support.pictures import NOW, ago, node, nodes, picture, probe, probes
 from tui.lines import Tone
