@@ -20,6 +20,7 @@ _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 _RANDOM_CHARS: Final = 10
 
 PROBE, SCAN, ASSESSMENT, APPROVAL, CANDIDATE, LEASE, EVENT = "prb", "scn", "asm", "apv", "cnd", "lse", "evt"
+QUARANTINE = "qtn"
 
 
 def new_id(prefix: str) -> str:

@@ -78,9 +78,7 @@ def _apply(connection: sqlite3.Connection, step: Migration) -> None:
     )
     try:
         connection.executescript(script)
-        if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
-            message = f"the ledger cannot be brought to schema {step.number}: a row would point to nothing"
-            raise ModelForgeError(ErrorCode.STORE_SCHEMA_MISMATCH, message)
+        _check_references(connection, step)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -88,6 +86,13 @@ def _apply(connection: sqlite3.Connection, step: Migration) -> None:
         raise
     finally:
         connection.execute(f"PRAGMA foreign_keys = {enforced}")
+
+
+def _check_references(connection: sqlite3.Connection, step: Migration) -> None:
+    row = connection.execute("PRAGMA foreign_key_check").fetchone()
+    if row is not None:
+        message = f"the ledger cannot be brought to schema {step.number}: a row of {row[0]} would point to no {row[2]}"
+        raise ModelForgeError(ErrorCode.STORE_SCHEMA_MISMATCH, message)
 
 
 def schema(connection: sqlite3.Connection) -> dict[str, str]:

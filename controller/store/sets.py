@@ -6,7 +6,7 @@ from bus.digest import PREFIX, sha256_hex
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.artifacts import ArtifactSet, Manifest, SetEvidence, SetLocation
 from controller.store import resolve
-from controller.store.rows import Row, from_json, json_text, time_of
+from controller.store.rows import Row, from_json, json_text, optional_time, time_of
 from controller.store.tx import Tx
 
 MAX_LOCATIONS = 1_000
@@ -84,15 +84,27 @@ def place(tx: Tx, *, node: str, path: str, digest: str, scan_id: str) -> str | N
 
 
 def locations(tx: Tx, digest: str) -> tuple[SetLocation, ...]:
-    """Where the set lies."""
-    rows = tx.all("sets.locations", digest=digest, limit=MAX_LOCATIONS)
-    return tuple(SetLocation(node=row["node"], path=row["path"], scanned_at=time_of(row["scanned_at"])) for row in rows)
+    """Where the set lies, corrupt places too."""
+    return tuple(_location(row) for row in tx.all("sets.locations", digest=digest, limit=MAX_LOCATIONS))
+
+
+def place_on(tx: Tx, digest: str, node: str, path: str | None = None) -> SetLocation | None:
+    """The set's place on this node: that at `path` if the set lies there, without a path one that is not corrupt first.
+
+    A corrupt place is given where there is no better one: the caller has to look at its state (spec A5, P5).
+    """
+    if path is None:
+        row = tx.one("sets.place_on", digest=digest, node=node)
+    else:
+        row = tx.one("sets.at_place", node=node, path=path)
+        row = row if row is not None and row["set_digest"] == digest else None
+    return None if row is None else _location(row)
 
 
 def location_on(tx: Tx, digest: str, node: str) -> str | None:
     """The set's registered relative location on this node, if it lies there (spec A5, P5)."""
-    row = tx.one("sets.location_on", digest=digest, node=node)
-    return None if row is None else row["path"]
+    place = place_on(tx, digest, node)
+    return None if place is None else place.path
 
 
 def lies_at(tx: Tx, digest: str, node: str, path: str) -> bool:
@@ -106,6 +118,24 @@ def lose(tx: Tx, node: str, path: str) -> str | None:
     row = tx.one("sets.at_place", node=node, path=path)
     tx.run("sets.lose", node=node, path=path)
     return None if row is None else row["set_digest"]
+
+
+def corrupt(tx: Tx, node: str, path: str, *, file: str | None, problem: str, found_by: str) -> None:
+    """Mark the place: a later read found other bytes there. It stays on record until a scan says better."""
+    tx.run("sets.corrupt", node=node, path=path, file=file, problem=problem, found_by=found_by, at=tx.at)
+
+
+def _location(row: Row) -> SetLocation:
+    return SetLocation(
+        node=row["node"],
+        path=row["path"],
+        scanned_at=time_of(row["scanned_at"]),
+        state=row["state"],
+        file=row["file"],
+        problem=row["problem"],
+        found_at=optional_time(row["found_at"]),
+        found_by=row["found_by"],
+    )
 
 
 def _summary(tx: Tx, row: Row) -> ArtifactSet:

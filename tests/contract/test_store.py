@@ -104,7 +104,7 @@ def test_a_crash_leaves_change_audit_and_event_together_or_none(tmp_path: Path) 
                 if seen == stop_at:
                     os.kill(os.getpid(), signal.SIGKILL)
             def change(tx):
-                tx.run("profiles.insert", id="sha256:x", name="p", body="{}", created_by="a", at=tx.at)
+                tx.run("profiles.insert", id="sha256:x", name="p", version=1, body="{}", created_by="a", at=tx.at)
                 tx.audit("profile", "sha256:x", "created", "user:a")
             await store._writer.call(lambda connection: connection.set_trace_callback(trace))
             await store.write(change)

@@ -123,6 +123,12 @@ CREATE TRIGGER quarantines_immutable BEFORE UPDATE ON quarantines
 CREATE TRIGGER quarantines_kept BEFORE DELETE ON quarantines
     BEGIN SELECT RAISE(ABORT, 'a quarantine is immutable'); END;
 
+CREATE TABLE quarantined_members (
+    set_digest TEXT NOT NULL REFERENCES artifact_sets (digest),
+    sha256     TEXT NOT NULL REFERENCES quarantines (sha256),
+    PRIMARY KEY (set_digest, sha256)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE scan_expectations (
     scan_id       TEXT PRIMARY KEY REFERENCES scans (id),
     kind          TEXT NOT NULL CHECK (kind IN ('sha256sum', 'openssf_signature')),

@@ -8,6 +8,12 @@ UPDATE artifact_sets SET evidence = :evidence WHERE digest = :digest;
 -- name: get
 SELECT digest, manifest, evidence, file_count, size_bytes, created_at FROM artifact_sets WHERE digest = :digest;
 
+-- name: exists
+SELECT 1 FROM artifact_sets WHERE digest = :digest;
+
+-- name: manifest
+SELECT manifest FROM artifact_sets WHERE digest = :digest;
+
 -- name: evidence
 SELECT evidence FROM artifact_sets WHERE digest = :digest;
 
@@ -21,16 +27,24 @@ SELECT digest AS id FROM artifact_sets WHERE digest BETWEEN :low AND :high ORDER
 INSERT INTO set_locations (node, path, set_digest, scan_id, scanned_at)
 VALUES (:node, :path, :set_digest, :scan_id, :at)
 ON CONFLICT (node, path) DO UPDATE
-SET set_digest = excluded.set_digest, scan_id = excluded.scan_id, scanned_at = excluded.scanned_at;
+SET set_digest = excluded.set_digest, scan_id = excluded.scan_id, scanned_at = excluded.scanned_at,
+    state = 'present', file = NULL, problem = NULL, found_at = NULL, found_by = NULL;
 
 -- name: at_place
-SELECT set_digest FROM set_locations WHERE node = :node AND path = :path;
+SELECT set_digest, node, path, scanned_at, state, file, problem, found_at, found_by
+FROM set_locations WHERE node = :node AND path = :path;
 
 -- name: lose
 DELETE FROM set_locations WHERE node = :node AND path = :path;
 
--- name: locations
-SELECT node, path, scanned_at FROM set_locations WHERE set_digest = :digest ORDER BY node, path LIMIT :limit;
+-- name: corrupt
+UPDATE set_locations SET state = 'corrupt', file = :file, problem = :problem, found_at = :at, found_by = :found_by
+WHERE node = :node AND path = :path;
 
--- name: location_on
-SELECT path FROM set_locations WHERE set_digest = :digest AND node = :node ORDER BY path LIMIT 1;
+-- name: locations
+SELECT node, path, scanned_at, state, file, problem, found_at, found_by
+FROM set_locations WHERE set_digest = :digest ORDER BY node, path LIMIT :limit;
+
+-- name: place_on
+SELECT node, path, scanned_at, state, file, problem, found_at, found_by
+FROM set_locations WHERE set_digest = :digest AND node = :node ORDER BY state = 'corrupt', path LIMIT 1;
