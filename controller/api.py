@@ -6,93 +6,28 @@ service turns into a `Failed` reply.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import metadata
-from typing import Any, Final, Generic, TypeVar
+from typing import Final
 
 from bus import verbs
-from bus.codec import encode
 from bus.messages import api
 from bus.messages.artifacts import ArtifactSet, ScanView
-from bus.messages.gates import Approval, Assessment, Candidate, ProbeView
+from bus.messages.gates import Approval, Candidate, ProbeView
 from bus.messages.inventory import NodeView
-from bus.messages.jobs import AnyCommand, CancelCommand
-from bus.messages.profiles import ProfileView
+from bus.messages.jobs import CancelCommand
 from bus.subjects import Caller
+from controller import api_assessment
+from controller.api_base import MAX_LIST_BYTES, MAX_LIST_ITEMS, ApiContext, Handler, Part, bounded, limit_of
 from controller.fingerprint import Now
 from controller.gates import approvals as approval_gate
 from controller.gates import artifact_sets as set_gate
-from controller.gates import assessments as assessment_gate
 from controller.gates import candidates as candidate_gate
 from controller.gates import nodes as node_gate
 from controller.gates import probes as probe_gate
-from controller.gates import profiles as profile_gate
 from controller.gates.probes import silence_of
-from controller.settings import ControllerSettings
-from controller.store import approvals, assessments, candidates, nodes, probes, profiles, scans, sets, trail
-from controller.store.connection import Store
+from controller.store import approvals, candidates, nodes, probes, scans, sets, trail
 from controller.store.tx import Tx
-
-T = TypeVar("T")
-MAX_LIST_ITEMS: Final = 1_000
-# A reply must fit one message of the bus (1 MiB) with its envelope.
-MAX_LIST_BYTES: Final = 768 * 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BusStatus:
-    """What the controller knows of the bus and of itself, see `bus.messages.api.Status`."""
-
-    streams: dict[str, str] = field(default_factory=dict)
-    metrics_url: str | None = None
-    faults: dict[str, int] = field(default_factory=dict)
-    bus_events: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiContext:
-    """What the handlers need of the process around them.
-
-    Attributes:
-        publish_command: sends a hint to a node; may be lost, so it never carries the truth.
-        status: the bus as the controller sees it now.
-    """
-
-    store: Store
-    settings: ControllerSettings
-    boot_id: str
-    started_at: datetime
-    publish_command: Callable[[str, AnyCommand], Awaitable[None]]
-    status: Callable[[], BusStatus]
-
-
-Handler = Callable[[ApiContext, Caller, Any], Awaitable[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Part(Generic[T]):
-    """What of a list fits the request's limit and one message; what is left out is the oldest, and it is said."""
-
-    items: tuple[T, ...]
-    truncated: bool
-
-
-def bounded(items: Iterable[T], limit: int, max_bytes: int = MAX_LIST_BYTES) -> Part[T]:
-    """As many items as `limit` allows and `max_bytes` hold, the newest first. Give one more than `limit` to be told."""
-    kept: list[T] = []
-    size = 0
-    for item in items:
-        size += len(encode(item)) + 1
-        if size > max_bytes or len(kept) >= limit:
-            return Part(tuple(kept), truncated=True)
-        kept.append(item)
-    return Part(tuple(kept), truncated=False)
-
-
-def _limit(page: api.Page | api.AuditRequest) -> int:
-    return min(page.limit, MAX_LIST_ITEMS)
 
 
 async def status(ctx: ApiContext, _caller: Caller, _request: api.Nothing) -> api.Status:
@@ -137,7 +72,7 @@ async def scans_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> Sca
 
 async def artifacts_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.ArtifactSets:
     """Sets, newest first, without manifests."""
-    limit = _limit(request)
+    limit = limit_of(request)
     found = await ctx.store.read(lambda tx: bounded(sets.list_sets(tx, limit + 1), limit))
     return api.ArtifactSets(sets=found.items, truncated=found.truncated)
 
@@ -147,26 +82,9 @@ async def artifacts_show(ctx: ApiContext, _caller: Caller, request: api.ById) ->
     return await ctx.store.read(lambda tx: sets.get(tx, sets.find(tx, request.id)))
 
 
-async def profiles_create(ctx: ApiContext, caller: Caller, request: api.ProfileRequest) -> ProfileView:
-    """Store a profile."""
-    return await ctx.store.write(lambda tx: profile_gate.create(tx, caller, request))
-
-
-async def profiles_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.Profiles:
-    """Profiles, newest first."""
-    limit = _limit(request)
-    found = await ctx.store.read(lambda tx: bounded(profiles.list_profiles(tx, limit + 1), limit))
-    return api.Profiles(profiles=found.items, truncated=found.truncated)
-
-
-async def profiles_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> ProfileView:
-    """One profile, by name or id."""
-    return await ctx.store.read(lambda tx: profiles.find(tx, request.id))
-
-
 async def nodes_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.Nodes:
     """Nodes by name."""
-    limit, silence = _limit(request), silence_of(ctx.settings)
+    limit, silence = limit_of(request), silence_of(ctx.settings)
     found = await ctx.store.read(lambda tx: bounded(nodes.list_views(tx, limit + 1, silence), limit))
     return api.Nodes(nodes=found.items, truncated=found.truncated)
 
@@ -182,31 +100,6 @@ async def nodes_set(ctx: ApiContext, caller: Caller, request: api.NodeFlagsReque
     return await ctx.store.write(lambda tx: node_gate.set_flags(tx, silence, caller, request))
 
 
-async def assessments_create(ctx: ApiContext, caller: Caller, request: api.AssessRequest) -> Assessment:
-    """Assess a set under a profile on a node."""
-    silence = silence_of(ctx.settings)
-    return await ctx.store.write(lambda tx: assessment_gate.create(tx, silence, caller, request))
-
-
-async def assessments_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.Assessments:
-    """Assessments as they stand now, newest first."""
-    limit = _limit(request)
-
-    def view(tx: Tx) -> Part[Assessment]:
-        now = Now(tx)
-        return bounded(
-            (assessment_gate.show(tx, one, now) for one in assessments.list_assessments(tx, limit + 1)), limit
-        )
-
-    found = await ctx.store.read(view)
-    return api.Assessments(assessments=found.items, truncated=found.truncated)
-
-
-async def assessments_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> Assessment:
-    """One assessment as it stands now."""
-    return await ctx.store.read(lambda tx: assessment_gate.show(tx, assessments.find(tx, request.id), Now(tx)))
-
-
 async def approvals_add(ctx: ApiContext, caller: Caller, request: api.ApproveRequest) -> Approval:
     """Approve one exact set for one purpose."""
     return await ctx.store.write(lambda tx: approval_gate.add(tx, caller, request))
@@ -214,7 +107,7 @@ async def approvals_add(ctx: ApiContext, caller: Caller, request: api.ApproveReq
 
 async def approvals_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.Approvals:
     """Approvals, revoked ones too, newest first."""
-    limit = _limit(request)
+    limit = limit_of(request)
     found = await ctx.store.read(lambda tx: bounded(approvals.list_approvals(tx, limit + 1), limit))
     return api.Approvals(approvals=found.items, truncated=found.truncated)
 
@@ -231,7 +124,7 @@ async def probes_queue(ctx: ApiContext, caller: Caller, request: api.QueueProbeR
 
 async def probes_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.ProbePicture:
     """All recent probes, the nodes, and the last event that is in the picture."""
-    limit, silence = _limit(request), silence_of(ctx.settings)
+    limit, silence = limit_of(request), silence_of(ctx.settings)
 
     def view(tx: Tx) -> api.ProbePicture:
         recent = bounded(probes.list_views(tx, limit + 1), limit, MAX_LIST_BYTES // 2)
@@ -267,7 +160,7 @@ async def probes_log(ctx: ApiContext, _caller: Caller, request: api.LogRequest) 
 
 async def candidates_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.Candidates:
     """Candidates as they stand now, newest first."""
-    limit = _limit(request)
+    limit = limit_of(request)
 
     def view(tx: Tx) -> Part[Candidate]:
         now = Now(tx)
@@ -284,26 +177,21 @@ async def candidates_show(ctx: ApiContext, _caller: Caller, request: api.ById) -
 
 async def audit_list(ctx: ApiContext, _caller: Caller, request: api.AuditRequest) -> api.AuditTrail:
     """The audit trail, newest first, of everything or of one thing."""
-    limit = _limit(request)
+    limit = limit_of(request)
     found = await ctx.store.read(lambda tx: bounded(trail.list_entries(tx, limit + 1, request.id), limit))
     return api.AuditTrail(entries=found.items, truncated=found.truncated)
 
 
 USER_HANDLERS: Final[dict[str, Handler]] = {
+    **api_assessment.HANDLERS,
     verbs.STATUS.name: status,
     verbs.ARTIFACTS_SCAN.name: artifacts_scan,
     verbs.SCANS_SHOW.name: scans_show,
     verbs.ARTIFACTS_LIST.name: artifacts_list,
     verbs.ARTIFACTS_SHOW.name: artifacts_show,
-    verbs.PROFILES_CREATE.name: profiles_create,
-    verbs.PROFILES_LIST.name: profiles_list,
-    verbs.PROFILES_SHOW.name: profiles_show,
     verbs.NODES_LIST.name: nodes_list,
     verbs.NODES_SHOW.name: nodes_show,
     verbs.NODES_SET.name: nodes_set,
-    verbs.ASSESSMENTS_CREATE.name: assessments_create,
-    verbs.ASSESSMENTS_LIST.name: assessments_list,
-    verbs.ASSESSMENTS_SHOW.name: assessments_show,
     verbs.APPROVALS_ADD.name: approvals_add,
     verbs.APPROVALS_LIST.name: approvals_list,
     verbs.APPROVALS_REVOKE.name: approvals_revoke,

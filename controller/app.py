@@ -25,7 +25,8 @@ from bus.messages.jobs import AnyCommand
 from bus.settings import APP, ClientSettings
 from bus.states import ProbeState
 from controller.admission import Admission
-from controller.api import USER_HANDLERS, ApiContext, BusStatus
+from controller.api import USER_HANDLERS
+from controller.api_base import ApiContext, BusStatus
 from controller.intake import Intake
 from controller.inventory import InventoryIntake
 from controller.lock import only_one

@@ -12,7 +12,8 @@ from bus.errors import ErrorCode, ModelForgeError
 from bus.messages import api
 from bus.states import ProbeEvent
 from bus.verbs import USER_VERBS
-from controller.api import MAX_LIST_BYTES, USER_HANDLERS, Part, bounded
+from controller.api import USER_HANDLERS
+from controller.api_base import MAX_LIST_BYTES, Part, bounded
 from tests.support.gates import refused
 from tests.support.ledger import NODE, WHOLE_RUN, open_lab, safetensors_bytes
 

@@ -24,7 +24,8 @@ from bus.messages.profiles import AdapterFacts, RuntimeEnvironment, RuntimeProfi
 from bus.states import Cause, JobEvent, ProbeEvent
 from bus.subjects import Caller
 from controller import boots, jobs
-from controller.api import USER_HANDLERS, ApiContext, BusStatus
+from controller.api import USER_HANDLERS
+from controller.api_base import ApiContext, BusStatus
 from controller.gates import artifact_sets, candidates
 from controller.settings import ControllerSettings
 from controller.store.connection import Store
