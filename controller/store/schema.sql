@@ -102,6 +102,8 @@ CREATE TABLE assessments (
 
 CREATE INDEX assessments_by_set ON assessments (set_digest, created_at);
 
+CREATE INDEX assessments_by_time ON assessments (created_at DESC, id);
+
 CREATE TABLE approvals (
     id            TEXT PRIMARY KEY,
     set_digest    TEXT NOT NULL REFERENCES artifact_sets (digest),
@@ -308,3 +310,5 @@ CREATE TABLE estimate_errors (
 CREATE INDEX estimate_errors_by_adapter ON estimate_errors (adapter, node, at);
 
 CREATE INDEX estimate_errors_by_set ON estimate_errors (set_digest, profile_id, at);
+
+CREATE INDEX candidates_by_fingerprint ON candidates (fingerprint);

@@ -71,6 +71,8 @@ DROP TABLE temp.aside;
 
 CREATE INDEX assessments_by_set ON assessments (set_digest, created_at);
 
+CREATE INDEX assessments_by_time ON assessments (created_at DESC, id);
+
 CREATE TRIGGER assessments_immutable BEFORE UPDATE ON assessments
     BEGIN SELECT RAISE(ABORT, 'an assessment is immutable'); END;
 
@@ -164,3 +166,5 @@ CREATE TABLE estimate_errors (
 CREATE INDEX estimate_errors_by_adapter ON estimate_errors (adapter, node, at);
 
 CREATE INDEX estimate_errors_by_set ON estimate_errors (set_digest, profile_id, at);
+
+CREATE INDEX candidates_by_fingerprint ON candidates (fingerprint);
