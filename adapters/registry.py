@@ -9,28 +9,83 @@ from __future__ import annotations
 
 import importlib
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Final
 
-from adapters import names
+import msgspec
+
+from adapters import declared, names
 from adapters.base import RuntimeAdapter
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.profiles import AdapterFacts, RuntimeEnvironment
 
 TEST_DOUBLE: Final = names.TEST_DOUBLE
 _NO_EXECUTABLE_PART: Final = "static inspection only: this version has no executable adapter"
-# The packages whose versions are a part of an environment's identity.
+# The packages whose versions are a part of an environment's identity, as far as they are installed.
 _PACKAGES: Final = (
     "modelforge",
+    "accelerate",
+    "auto-gptq",
+    "autoawq",
+    "bitsandbytes",
+    "compressed-tensors",
+    "diffusers",
+    "gguf",
+    "gptqmodel",
+    "hqq",
     "huggingface-hub",
+    "kernels",
+    "librosa",
+    "llama-cpp-python",
+    "mistral-common",
     "numpy",
+    "onnxruntime",
+    "optimum",
+    "peft",
+    "pillow",
+    "protobuf",
     "safetensors",
+    "scipy",
     "sentence-transformers",
+    "sentencepiece",
+    "soundfile",
+    "tiktoken",
+    "timm",
     "tokenizers",
     "torch",
+    "torchao",
+    "torchaudio",
+    "torchvision",
     "transformers",
+    "vllm",
 )
+# Encoders whose last hidden states a pooling module may be put on; whether this node's transformers knows one is asked.
+_TEXT_ENCODERS: Final = (
+    "albert",
+    "bert",
+    "camembert",
+    "deberta",
+    "deberta-v2",
+    "distilbert",
+    "electra",
+    "ernie",
+    "mobilebert",
+    "modernbert",
+    "mpnet",
+    "nomic_bert",
+    "roberta",
+    "xlm-roberta",
+)
+# The types of llama.cpp's own table of files, as a GGUF header names them.
+_GGUF_QUANTIZATIONS: Final = (
+    *("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"),
+    *("Q2_K", "Q2_K_S", "Q3_K_S", "Q3_K_M", "Q3_K_L", "Q4_K_S", "Q4_K_M", "Q5_K_S", "Q5_K_M", "Q6_K"),
+    *("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ3_XXS", "IQ3_XS", "IQ3_S", "IQ3_M"),
+    *("IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0"),
+)
+_VLLM_QUANTIZATIONS: Final = ("awq", "bitsandbytes", "compressed-tensors", "fp8", "gptq", "modelopt", "torchao")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +98,7 @@ class AdapterEntry:
         distribution: the package whose version is the adapter's.
         requires: packages without which it cannot run.
         preload: modules that a template process imports before it forks.
+        model_types, quantizations: asked of the installed libraries where they keep a list.
     """
 
     name: str
@@ -52,8 +108,30 @@ class AdapterEntry:
     preload: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     modalities: tuple[str, ...] = ()
-    model_types: tuple[str, ...] = ()
+    model_types: Callable[[], tuple[str, ...]] = tuple
     formats: tuple[str, ...] = ()
+    quantizations: Callable[[], tuple[str, ...]] = tuple
+
+
+def _transformers_types() -> tuple[str, ...]:
+    return declared.transformers_model_types().names
+
+
+def _encoder_types() -> tuple[str, ...]:
+    known = frozenset(_transformers_types())
+    return tuple(name for name in _TEXT_ENCODERS if name in known)
+
+
+def _transformers_quantizations() -> tuple[str, ...]:
+    """Its loaders' names; a configuration says `bitsandbytes` where two loaders divide the work by the width."""
+    found = declared.transformers_quantizations().names
+    whole = {"bitsandbytes"} if any(name.startswith("bitsandbytes_") for name in found) else set()
+    return tuple(sorted({*found, *whole}))
+
+
+def _vllm_types() -> tuple[str, ...]:
+    """VLLM reads configurations through transformers; of the types that it can be given, nobody proved one here."""
+    return _transformers_types() if installed_version("vllm") is not None else ()
 
 
 _ENTRIES: Final = (
@@ -65,23 +143,49 @@ _ENTRIES: Final = (
         preload=("torch", "transformers", "sentence_transformers", "adapters.embedding"),
         tasks=("embedding",),
         modalities=("text",),
-        model_types=("albert", "bert", "distilbert", "electra", "modernbert", "mpnet", "roberta", "xlm-roberta"),
+        model_types=_encoder_types,
         formats=("safetensors",),
     ),
     AdapterEntry(
         name="transformers",
         distribution="transformers",
-        tasks=("embedding",),
+        tasks=(
+            "embedding",
+            "reranking",
+            "text_generation",
+            "image_to_text",
+            "image_text_similarity",
+            "speech_recognition",
+        ),
+        modalities=("text", "image", "audio"),
+        model_types=_transformers_types,
+        formats=("safetensors",),
+        quantizations=_transformers_quantizations,
+    ),
+    AdapterEntry(
+        name="vllm",
+        distribution="vllm",
+        tasks=("embedding", "reranking", "text_generation", "image_to_text"),
+        modalities=("text", "image"),
+        model_types=_vllm_types,
+        formats=("safetensors",),
+        quantizations=lambda: _VLLM_QUANTIZATIONS,
+    ),
+    AdapterEntry(
+        name="llama_cpp",
+        distribution="llama-cpp-python",
+        tasks=("embedding", "reranking", "text_generation"),
         modalities=("text",),
+        formats=("gguf",),
+        quantizations=lambda: _GGUF_QUANTIZATIONS,
+    ),
+    AdapterEntry(
+        name="diffusers",
+        distribution="diffusers",
+        tasks=("image_generation",),
+        modalities=("text", "image"),
         formats=("safetensors",),
     ),
-    AdapterEntry(
-        name="vllm", distribution="vllm", tasks=("embedding",), modalities=("text",), formats=("safetensors",)
-    ),
-    AdapterEntry(
-        name="llama_cpp", distribution="llama-cpp-python", tasks=("embedding",), modalities=("text",), formats=("gguf",)
-    ),
-    AdapterEntry(name="diffusers", distribution="diffusers", modalities=("image",), formats=("safetensors",)),
     AdapterEntry(name="custom", distribution="modelforge"),
 )
 _DOUBLE: Final = AdapterEntry(
@@ -91,7 +195,7 @@ _DOUBLE: Final = AdapterEntry(
     preload=("adapters.faulty",),
     tasks=("embedding",),
     modalities=("text",),
-    model_types=("bert",),
+    model_types=lambda: ("bert",),
     formats=("safetensors",),
 )
 
@@ -140,9 +244,20 @@ def worth_warming(*, test_double: bool = False) -> tuple[str, ...]:
     )
 
 
-def adapter_facts(*, test_double: bool = False) -> tuple[AdapterFacts, ...]:
-    """What this node declares about each adapter (spec A2: declared is not proven)."""
-    return tuple(_facts(entry) for entry in entries(test_double=test_double))
+def adapter_facts(
+    *, test_double: bool = False, given: declared.EnvironmentDeclaration | None = None
+) -> tuple[AdapterFacts, ...]:
+    """What this node declares about each adapter (spec A2: declared is not proven); `given` overrides by its owner."""
+    own = given.adapters if given is not None else {}
+    return tuple(_declared(_facts(entry), own.get(entry.name)) for entry in entries(test_double=test_double))
+
+
+def _declared(facts: AdapterFacts, own: declared.AdapterDeclaration | None) -> AdapterFacts:
+    if own is None:
+        return facts
+    return msgspec.structs.replace(
+        facts, **{name: value for name, value in msgspec.structs.asdict(own).items() if value is not None}
+    )
 
 
 def _facts(entry: AdapterEntry) -> AdapterFacts:
@@ -159,8 +274,10 @@ def _facts(entry: AdapterEntry) -> AdapterFacts:
         reason=reason,
         tasks=entry.tasks,
         modalities=entry.modalities,
-        model_types=entry.model_types,
+        model_types=entry.model_types(),
         formats=entry.formats,
+        quantizations=entry.quantizations(),
+        inspect_only=entry.target is None,
     )
 
 
@@ -172,12 +289,18 @@ def installed_version(distribution: str) -> str | None:
         return None
 
 
-def runtime_environment(*, test_double: bool = False) -> RuntimeEnvironment:
-    """The interpreter and packages in which this node's children run; its digest is its identity."""
+def runtime_environment(
+    *, test_double: bool = False, given: declared.EnvironmentDeclaration | None = None
+) -> RuntimeEnvironment:
+    """The interpreter and packages in which this node's children run; its digest is its identity.
+
+    `given` is what the node's owner declares beside what is read: the image, and declarations of adapters.
+    """
     found = {package: installed_version(package) for package in _PACKAGES}
     return RuntimeEnvironment(
         python=platform.python_version(),
         platform=f"{platform.system().lower()}-{platform.machine()}",
         packages={package: version for package, version in found.items() if version is not None},
-        adapters=adapter_facts(test_double=test_double),
+        adapters=adapter_facts(test_double=test_double, given=given),
+        image=given.image if given is not None else None,
     )
