@@ -1,13 +1,18 @@
-"""Every finding that an assessment can hold: a closed list of codes, each with what to do about it."""
+"""Every finding that an assessment can hold: a closed list of codes, what each means, and what to do about it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal
 
+from adapters.inspect.code_texts import TEXTS
 from bus.messages.gates import Finding
+from bus.text import clean_line
 
 Severity = Literal["blocker", "warning", "note"]
+MAX_MESSAGE_CHARS: Final = 600
+MAX_SOURCE_CHARS: Final = 300
 
 
 class FindingCode(StrEnum):
@@ -68,67 +73,70 @@ class FindingCode(StrEnum):
     PICKLE_NOT_LOADED = "PICKLE_NOT_LOADED"
     LOADER_OPTION_REFUSED = "LOADER_OPTION_REFUSED"
     DEFAULT_PROMPT = "DEFAULT_PROMPT"
+    # The set (spec A3, A4).
+    SET_CORRUPT = "SET_CORRUPT"
+    EVIDENCE_OUTDATED = "EVIDENCE_OUTDATED"
+    MEMBER_QUARANTINED = "MEMBER_QUARANTINED"
+    QUARANTINE_RELEASED = "QUARANTINE_RELEASED"
+    # What is claimed (spec A14, A17).
+    PROBE_NOT_AVAILABLE = "PROBE_NOT_AVAILABLE"
+    NO_IMPLICIT_CLAIM = "NO_IMPLICIT_CLAIM"
+    REQUIRES_PROBE = "REQUIRES_PROBE"
+    # Files by their content (spec A4, A9).
+    FORMAT_MISMATCH = "FORMAT_MISMATCH"
+    LFS_POINTER = "LFS_POINTER"
+    EMPTY_FILE = "EMPTY_FILE"
+    ARCHIVE_IN_SET = "ARCHIVE_IN_SET"
+    EXECUTABLE_IN_SET = "EXECUTABLE_IN_SET"
+    PICKLE_CODE = "PICKLE_CODE"
+    PICKLE_UNREADABLE = "PICKLE_UNREADABLE"
+    # Weights (spec A9, A10).
+    SHARD_MISMATCH = "SHARD_MISMATCH"
+    SHARD_UNINDEXED = "SHARD_UNINDEXED"
+    DUPLICATE_WEIGHTS = "DUPLICATE_WEIGHTS"
+    NO_GGUF_ARTIFACT_VARIANT = "NO_GGUF_ARTIFACT_VARIANT"
+    GGUF_SPLIT_INCOMPLETE = "GGUF_SPLIT_INCOMPLETE"
+    # Pipelines (spec A16).
+    NO_PIPELINE = "NO_PIPELINE"
+    PIPELINE_COMPONENT_MISSING = "PIPELINE_COMPONENT_MISSING"
+    EMBEDDING_REPOSITORY = "EMBEDDING_REPOSITORY"
+    # What the task needs (spec A9, A13).
+    PROCESSOR_MISSING = "PROCESSOR_MISSING"
+    GENERATION_CONFIG_MISSING = "GENERATION_CONFIG_MISSING"
+    TOKENIZER_INCOMPLETE = "TOKENIZER_INCOMPLETE"
+    QUANTIZATION_NOT_EVIDENCED = "QUANTIZATION_NOT_EVIDENCED"
+    QUANTIZATION_NOT_DECLARED = "QUANTIZATION_NOT_DECLARED"
+    QUANTIZATION_PACKAGE_MISSING = "QUANTIZATION_PACKAGE_MISSING"
+    DTYPE_MISMATCH = "DTYPE_MISMATCH"
+    GPU_CAPABILITY_TOO_LOW = "GPU_CAPABILITY_TOO_LOW"
+    CUDA_DRIVER_TOO_OLD = "CUDA_DRIVER_TOO_OLD"
+    AUDIO_MISMATCH = "AUDIO_MISMATCH"
+    IMAGE_SIZE_MISMATCH = "IMAGE_SIZE_MISMATCH"
+    MODULE_FOLDER_ABSENT = "MODULE_FOLDER_ABSENT"
+    TASK_MISMATCH = "TASK_MISMATCH"
+    HEAD_MISSING = "HEAD_MISSING"
 
 
-_C = FindingCode
-_RESTORE: Final = "Add the missing file to the folder, then scan and assess the new set."
-_AGAIN: Final = "Start the node's agent, then assess again."
-_PROFILE: Final = "Use a profile that fits: `modelforge profile create`."
-REMEDIES: Final[dict[FindingCode, str]] = {
-    _C.SET_NOT_ON_NODE: "Scan the folder on this node: `modelforge artifact scan PATH --node NODE`.",
-    _C.NODE_OFFLINE: _AGAIN,
-    _C.NODE_DOUBTFUL: "Wait for the node's next word, or look at its agent with `modelforge doctor`.",
-    _C.NODE_DISABLED: "Enable it: `modelforge node enable NAME --reason …`, or choose another node.",
-    _C.NODE_NOT_LAB_ELIGIBLE: "Allow it: `modelforge node enable NAME --lab --reason …`, or choose another node.",
-    _C.NODE_CANNOT_PROBE: "Upgrade the node's agent to a version that runs probes.",
-    _C.NO_INSPECTOR: "Use the adapter `sentence_transformers`; it is the one that this version can inspect and run.",
-    _C.ADAPTER_NOT_DECLARED: "Upgrade the node's agent, or choose another node.",
-    _C.ADAPTER_NOT_EXECUTABLE: "Install the `runtime` extra on the node, or use an adapter that it can execute.",
-    _C.PACKAGE_MISSING: "Install the `runtime` extra on the node.",
-    _C.TASK_NOT_DECLARED: _PROFILE,
-    _C.MODALITY_NOT_DECLARED: _PROFILE,
-    _C.MODEL_TYPE_NOT_DECLARED: "Choose an adapter or a node whose environment declares this model type.",
-    _C.FORMAT_NOT_DECLARED: "Choose an adapter or a node whose environment declares this weight format.",
-    _C.DECLARED_NOT_PROVEN: "Prove it: approve the set and queue a probe.",
-    _C.NO_GPU: "Choose a node with a GPU, or a CPU profile. A CUDA profile never runs on a CPU.",
-    _C.GPU_NOT_FOUND: "Name a card that the node has: `modelforge node show NODE`.",
-    _C.GPU_NOT_CHOSEN: "Name the card in the profile: `--gpu-uuid`.",
-    _C.GPU_DRIVER_UNKNOWN: "Install NVIDIA's driver on the node and start its agent again.",
-    _C.GPU_DTYPE_UNSUPPORTED: "Use `float16` or `float32` on this card.",
-    _C.RUNTIME_WITHOUT_CUDA: "Install PyTorch's CUDA build on the node.",
-    _C.HALF_PRECISION_ON_CPU: "Use `float32` on a CPU unless the speed is measured and wanted.",
-    _C.MEMORY_EXCEEDS_DEVICE: "Use a smaller dtype, batch or sequence length, or a device with more memory.",
-    _C.MEMORY_EXCEEDS_LIMIT: "Give the child more in a new profile: `modelforge profile create NEWNAME --memory-limit-mib N`.",
-    _C.MEMORY_TIGHT: "Free memory before the probe; the figure is an estimate, the probe measures.",
-    _C.MEMORY_UNKNOWN: "None is needed: the probe measures.",
-    _C.CONFIG_MISSING: _RESTORE,
-    _C.CONFIG_UNREADABLE: "Replace the file by a valid one, then scan and assess the new set.",
-    _C.TOKENIZER_MISSING: _RESTORE,
-    _C.MODULES_MISSING: "Use a folder saved by Sentence Transformers; without modules.json the pooling is a guess.",
-    _C.MODULES_UNREADABLE: "Replace modules.json by a valid one, then scan and assess the new set.",
-    _C.MODULE_UNSUPPORTED: "Use a model of the modules Transformer, Pooling, Dense and Normalize.",
-    _C.MODULE_FOLDER_MISSING: _RESTORE,
-    _C.POOLING_MISSING: _RESTORE,
-    _C.POOLING_MISMATCH: "Take config.json and the pooling's config.json from one and the same model.",
-    _C.NO_WEIGHTS: "Add the weights as Safetensors, then scan and assess the new set.",
-    _C.WEIGHTS_CORRUPT: "Copy the file again, then scan and assess the new set.",
-    _C.PICKLE_NOT_APPROVED: "Convert the weights to Safetensors, or approve the set for the purpose `pickle`.",
-    _C.PICKLE_APPROVED: "Convert the weights to Safetensors when you can.",
-    _C.PICKLE_BESIDE_WEIGHTS: "Remove the file when nothing needs it; it is not loaded.",
-    _C.SHARD_MISSING: "Add the shard that the index names, or remove an index that belongs to other files.",
-    _C.SHARD_INDEX_UNREADABLE: "Replace the index by a valid one, then scan and assess the new set.",
-    _C.REMOTE_CODE_REQUIRED: "Use a model that the runtime knows itself; code of a model folder is never run.",
-    _C.CODE_IN_SET: "Remove the file when nothing needs it; it is never run.",
-    _C.ADAPTER_WEIGHTS: "Merge the adapter into the full weights and remove adapter_config.json.",
-    _C.QUANTIZED_WEIGHTS: "Use the unquantized model, or an adapter that declares this quantization.",
-    _C.SEQUENCE_TOO_LONG: "Use a profile whose sequence length the model supports.",
-    _C.PICKLE_NOT_LOADED: "Convert the weights to Safetensors, then scan and assess the new set.",
-    _C.LOADER_OPTION_REFUSED: "Remove the key from the file, then scan and assess the new set.",
-    _C.DEFAULT_PROMPT: "None is needed for a probe; give the prompt yourself where the model serves.",
-    _C.EVIDENCE_INCOMPLETE: "Shrink the document if it matters, then scan again.",
-}
+@dataclass(frozen=True, slots=True)
+class CodeInfo:
+    """What a code says, whatever the case at hand, and what an operator does about it."""
+
+    meaning: str
+    remedy: str
+
+
+CODES: Final[dict[FindingCode, CodeInfo]] = {FindingCode(name): CodeInfo(*texts) for name, texts in TEXTS.items()}
 
 
 def finding(code: FindingCode, severity: Severity, message: str, source: str) -> Finding:
-    """One finding; `source` names the fact that it rests on, the remedy comes from the table."""
-    return Finding(code=code.value, severity=severity, message=message, source=source, remedy=REMEDIES[code])
+    """One finding; `source` names the fact that it rests on, the remedy comes from the table.
+
+    Names of foreign files and words of foreign documents are in both texts: they are cleaned and cut here, once for all.
+    """
+    return Finding(
+        code=code.value,
+        severity=severity,
+        message=clean_line(message, MAX_MESSAGE_CHARS),
+        source=clean_line(source, MAX_SOURCE_CHARS),
+        remedy=CODES[code].remedy,
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adapters.inspect.codes import REMEDIES, FindingCode
+from adapters.inspect.codes import CODES, FindingCode
 from adapters.inspect.registry import inspect
 from adapters.inspect.subject import Inspection, NodeFacts, Subject
 from bus.messages.gates import Finding, Purpose
@@ -314,13 +314,13 @@ def test_an_adapter_without_inspector_never_gets_a_claim(adapter: str) -> None:
 
 
 def test_every_code_has_a_remedy_and_every_finding_its_parts() -> None:
-    assert set(REMEDIES) == set(FindingCode)
+    assert set(CODES) == set(FindingCode)
     findings = inspect(subject({"x": b"1"}, location=None, hardware=hardware(memory_total_bytes=1))).findings
     for found in findings:
         assert FindingCode(found.code)
         assert found.message
         assert found.source
-        assert found.remedy == REMEDIES[FindingCode(found.code)]
+        assert found.remedy == CODES[FindingCode(found.code)].remedy
 
 
 @pytest.mark.parametrize("value", [None, [], {}, "x", 7, [None], [{"type": 1, "path": 2}], [{"type": "x"}]])
