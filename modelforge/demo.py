@@ -33,7 +33,7 @@ from bus.messages.profiles import ProfileView, RuntimeProfile
 from bus.states import JOB
 from bus.verbs import Rep, Req, Verb
 from modelforge import format as text
-from modelforge.cli.assess import findings_text
+from modelforge.cli.assessment_card import estimate_line, findings_text, verdict_line
 from modelforge.cli.candidate import production
 from modelforge.cli.evidence_card import evidence_pairs
 from modelforge.cli.patience import AWAY, NOT_SENT, Patience, patiently
@@ -229,7 +229,7 @@ def _tell_profile(profile: ProfileView) -> str:
 
 def _tell_assessment(assessment: Assessment) -> str:
     number = text.count(len(assessment.findings), "finding")
-    return f"assessment {assessment.id}: {assessment.verdict}, {number}"
+    return f"assessment {assessment.id}: {verdict_line(assessment)}; {number}"
 
 
 def _tell_approval(approval: Approval) -> str:
@@ -247,7 +247,6 @@ def _tell_candidate(candidate: Candidate) -> str:
 def report_card(report: DemoReport) -> str:
     """The evidence on the screen: everything that was proven, and the words that name it."""
     probe, candidate, assessment = report.probe, report.candidate, report.assessment
-    estimate = text.size(assessment.estimate.size_bytes) if assessment.estimate else text.NOTHING
     blocks = [
         (
             "Candidate",
@@ -264,8 +263,8 @@ def report_card(report: DemoReport) -> str:
             "Assessment",
             [
                 ("assessment", assessment.id),
-                ("verdict", assessment.verdict),
-                ("memory", f"{estimate} (estimated)"),
+                ("verdict", verdict_line(assessment)),
+                ("memory", estimate_line(assessment.estimate)),
                 ("findings", findings_text(assessment)),
                 ("approved", f"{report.approval.id} by {report.approval.approved_by}: {report.approval.reason}"),
             ],

@@ -21,6 +21,7 @@ _S_PER_HOUR: Final = 3_600
 _S_PER_DAY: Final = 86_400
 _DIGEST_PREFIX: Final = "sha256:"
 NOTHING: Final = "-"
+CUT: Final = "…"
 MAX_CELL_CHARS: Final = 120
 
 
@@ -90,6 +91,50 @@ def pad(text: str, columns: int) -> str:
     return text + " " * max(0, columns - width(text))
 
 
+def fit(text: str, columns: int) -> str:
+    """`text` cleaned and on one line, in at most `columns` columns; what was cut off leaves a mark."""
+    whole = clean_line(text)
+    return whole if width(whole) <= columns else f"{_beginning(whole, columns - 1)}{CUT}"
+
+
+def wrap(text: str, columns: int, *, first: str = "", rest: str = "", lines_max: int | None = None) -> list[str]:
+    """`text`, cleaned, in lines of at most `columns` columns: words stay whole where they fit.
+
+    `first` begins the first line and `rest` every other one; more than `lines_max` lines are cut, with a mark.
+    """
+    lines: list[str] = []
+    line, begun = first, False
+    for word in clean_line(text).split():
+        left = word
+        if begun and width(line) + 1 + width(left) <= columns:
+            line = f"{line} {left}"
+            continue
+        if begun:
+            lines.append(line)
+            line = rest
+        while width(line) + width(left) > columns:  # longer than a whole line
+            piece = _beginning(left, columns - width(line))
+            lines.append(f"{line}{piece}")
+            left, line = left[len(piece) :], rest
+        line, begun = f"{line}{left}", bool(left)
+    if begun or not lines:
+        lines.append(line.rstrip())
+    if lines_max is None or len(lines) <= lines_max:
+        return lines
+    last = lines[lines_max - 1]
+    return [*lines[: lines_max - 1], f"{_beginning(last, columns - 2).rstrip()} {CUT}"]
+
+
+def _beginning(text: str, columns: int) -> str:
+    """As much of the beginning of `text` as `columns` columns hold; one character at least."""
+    used = 0
+    for index, character in enumerate(text):
+        used += width(character)
+        if used > columns:
+            return text[: max(1, index)]
+    return text
+
+
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A plain table: one line per row, columns two blanks apart, no rules; the last column is not padded."""
     body = [[_cell(cell) for cell in row] for row in rows]
@@ -103,7 +148,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def _cell(value: object) -> str:
     """One cell; what does not fit ends with a mark, so that nobody takes the rest for all."""
     whole = clean_line(str(value), MAX_CELL_CHARS + 1)
-    return whole if len(whole) <= MAX_CELL_CHARS else f"{whole[: MAX_CELL_CHARS - 1]}…"
+    return whole if len(whole) <= MAX_CELL_CHARS else f"{whole[: MAX_CELL_CHARS - 1]}{CUT}"
 
 
 def card(pairs: Iterable[tuple[str, object]], *, indent: int = 2) -> str:

@@ -6,29 +6,34 @@ it and then the first eight digits typed as an answer to what is shown. Enter al
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Final, get_args
 
 import rich_click as click
 
 from bus import verbs
 from bus.errors import ErrorCode, ModelForgeError
-from bus.ids import now
 from bus.messages.api import ApproveRequest, ById, Page, RevokeRequest
 from bus.messages.gates import Purpose
 from modelforge import format as text
-from modelforge.cli.artifact import require_digest_or_prefix
 from modelforge.cli.command import App, Command
-from modelforge.cli.hints import after_approval
+from modelforge.cli.hints import after_approval, after_revocation
+from modelforge.cli.names import can_ask, require_digest_or_prefix
 from modelforge.cli.session import with_operator
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
     from bus.messages.artifacts import ArtifactSet
     from bus.messages.gates import Approval
     from bus.operator import Operator
 
 _DIGEST_DIGITS: Final = 64
 _CONFIRM_DIGITS: Final = 8
+_PREFIX: Final = "sha256:"
+_COLUMNS: Final = 80
+# The controller knows no filter: so many are asked for when only some of them are wanted.
+_FILTERED_MAX: Final = 200
 
 
 @click.group()
@@ -77,7 +82,7 @@ def _confirm(exact: ArtifactSet, confirm: str | None) -> None:
         ModelForgeError: INVALID_ARGUMENT when nobody can be asked, or the answer is another one.
     """
     wanted = text.short(exact.digest, _CONFIRM_DIGITS)
-    if confirm is None and sys.stdin.isatty() and sys.stderr.isatty():
+    if confirm is None and can_ask():
         confirm = click.prompt(f"Type the first {_CONFIRM_DIGITS} digits of the digest to approve it", err=True)
     if confirm is None:
         message = "the beginning of a digest is not enough to approve a set without a terminal"
@@ -88,35 +93,44 @@ def _confirm(exact: ArtifactSet, confirm: str | None) -> None:
 
 
 @approve.command("list", cls=Command)
+@click.option("--set", "set_", metavar="SET", help="Only those of this set, by its digest or the beginning of it.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Newest ones only.")
 @click.pass_obj
-def list_(app: App, limit: int) -> None:
-    """List the approvals, newest first."""
-    reply = with_operator(app, lambda operator: operator.call(verbs.APPROVALS_LIST, Page(limit=limit)))
+def list_(app: App, set_: str | None, limit: int) -> None:
+    """List the approvals, newest first: who, when and why, and who took one back."""
+    wanted = require_digest_or_prefix(set_).removeprefix(_PREFIX) if set_ is not None else None
+    asked = limit if wanted is None else max(limit, _FILTERED_MAX)
+    reply = with_operator(app, lambda operator: operator.call(verbs.APPROVALS_LIST, Page(limit=asked)))
     found = reply.approvals
-
-    def rows() -> str:
-        moment = now()
-        return text.table(
-            ("APPROVAL", "SET", "PURPOSE", "STATE", "BY", "AGE", "REASON"),
-            [
-                (
-                    one.id,
-                    text.short(one.set_digest),
-                    one.purpose,
-                    "revoked" if one.revoked_at else "valid",
-                    one.approved_by,
-                    text.age(one.approved_at, moment),
-                    one.reason,
-                )
-                for one in found
-            ],
-        )
-
-    app.out.result("approvals", found, rows)
-    app.out.truncated(reply, len(found), limit)
+    if wanted is not None:
+        found = tuple(one for one in found if one.set_digest.removeprefix(_PREFIX).startswith(wanted))[:limit]
+    app.out.result("approvals", found, lambda: approvals_text(found))
+    if wanted is not None and not found and not reply.truncated:
+        app.out.note(f"no approval of set {wanted}", "quiet")
+    else:
+        app.out.truncated(reply, len(found), limit)
     if not found:
-        app.next("modelforge approve add SET --reason WHY")
+        app.next(f"modelforge approve add {set_ or 'SET'} --reason WHY")
+
+
+def approvals_text(found: Sequence[Approval]) -> str:
+    """A table of what stands on one line, and below each row who, when and why; 80 columns."""
+    rows = [
+        (one.id, text.short(one.set_digest), one.purpose, "revoked" if one.revoked_at else "valid") for one in found
+    ]
+    heading, *lines = text.table(("APPROVAL", "SET", "PURPOSE", "STATE"), rows).splitlines()
+    blocks = [heading]
+    for one, line in zip(found, lines, strict=True):
+        blocks.append(line)
+        blocks += _told("approved", one.approved_at, one.approved_by, one.reason)
+        if one.revoked_at is not None:
+            blocks += _told("revoked", one.revoked_at, one.revoked_by, one.revoke_reason)
+    return "\n".join(blocks)
+
+
+def _told(what: str, at: datetime, by: str | None, why: str | None) -> list[str]:
+    said = f"{what} {text.moment(at)} by {by or text.NOTHING}: {why or text.NOTHING}"
+    return text.wrap(said, _COLUMNS, first="  ", rest="    ")
 
 
 @approve.command(cls=Command)
@@ -126,8 +140,16 @@ def list_(app: App, limit: int) -> None:
 def revoke(app: App, id_: str, reason: str) -> None:
     """Take an approval back; no probe is queued on it any more."""
     request = RevokeRequest(id=id_, reason=reason)
-    found = with_operator(app, lambda operator: operator.call(verbs.APPROVALS_REVOKE, request))
+
+    async def work(operator: Operator) -> tuple[Approval, tuple[str, ...], tuple[str, ...]]:
+        revoked = await operator.call(verbs.APPROVALS_REVOKE, request)
+        return revoked, *await after_revocation(operator, revoked)
+
+    found, sentences, commands = with_operator(app, work)
     app.out.result("approval", found, lambda: _card(found))
+    for sentence in sentences:
+        app.out.note(sentence, "quiet")
+    app.next(*commands)
 
 
 def _card(one: Approval) -> str:

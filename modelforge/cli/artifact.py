@@ -1,37 +1,58 @@
-"""`modelforge artifact`: scan a folder on a node, list and show the sets that came of it."""
+"""`modelforge artifact`: scan a folder on a node, list and show the sets that came of it, quarantine a file."""
 
 from __future__ import annotations
 
+import shlex
 import uuid
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from bus import verbs
-from bus.errors import ErrorCode, Exit, ModelForgeError
+from bus.errors import Exit, ModelForgeError
 from bus.ids import now
-from bus.messages.api import ById, Page, ScanRequest
+from bus.messages.api import ById, Page, QuarantineRequest, ScanRequest
 from bus.states import JOB
 from modelforge import format as text
+from modelforge.cli import artifact_card as card
 from modelforge.cli.command import App, Command
 from modelforge.cli.hints import after_scan
-from modelforge.cli.session import pick_node, wait_until, with_operator
+from modelforge.cli.members import read_set
+from modelforge.cli.names import require_digest_or_prefix
+from modelforge.cli.scanning import (
+    follow_scan,
+    read_expected,
+    scan_card,
+    scan_record,
+    scanned_set,
+    send_expected,
+)
+from modelforge.cli.session import pick_node, with_operator
 
 if TYPE_CHECKING:
-    from bus.messages.artifacts import ArtifactSet, ScanView
+    from bus.messages.artifacts import ArtifactSet, FileEntry, ScanView
     from bus.operator import Operator
 
-_DETAILS_ON_SCREEN_MAX: Final = 40
+    Scanned = tuple[ScanView, ArtifactSet | None, tuple[str, ...]]
+
+_FILE = click.Path(path_type=Path)
 
 
 @click.group()
 def artifact() -> None:
-    """Scan model folders; list and show artifact sets."""
+    """Scan model folders; list and show artifact sets; quarantine files."""
 
 
 @artifact.command(cls=Command)
 @click.argument("path")
 @click.option("--node", metavar="NAME", help="Node whose folder is scanned (default: the only one).")
+@click.option("--fresh", is_flag=True, help="Read every byte again, whatever an earlier scan has read.")
+@click.option("--expect", "sums", type=_FILE, metavar="FILE", help="List of `sha256sum` that the folder must equal.")
+@click.option(
+    "--expect-signature", "signature", type=_FILE, metavar="FILE", help="OpenSSF model signature that it must equal."
+)
+@click.option("--public-key", type=_FILE, metavar="FILE", help="Key that the signature is checked with.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait for the scan's end.")
 @click.option(
     "--timeout",
@@ -44,32 +65,43 @@ def artifact() -> None:
 )
 @click.option("--request-id", help="Makes a repeat of this command harmless (default: a fresh one).")
 @click.pass_obj
-def scan(
+def scan(  # noqa: PLR0913 -- one argument per option
     app: App,
+    *,
     path: str,
     node: str | None,
+    fresh: bool,
+    sums: Path | None,
+    signature: Path | None,
+    public_key: Path | None,
     wait: bool,
     timeout_s: float,
     request_id: str | None,
 ) -> int:
     """Hash every file of the folder PATH, which is relative to the node's artifact root."""
+    wanted = read_expected(sums, signature, public_key)
+    if wanted is not None and wanted.ignored:
+        app.out.note(f"the signature says nothing of {', '.join(wanted.ignored)}", "warn")
 
-    async def work(operator: Operator) -> tuple[ScanView, tuple[str, ...]]:
+    async def work(operator: Operator) -> Scanned:
         target = await pick_node(operator, node)
-        request = ScanRequest(node=target, path=path, request_id=request_id or uuid.uuid4().hex)
+        expected = await send_expected(operator, wanted, app.out.progress) if wanted is not None else None
+        request = ScanRequest(
+            node=target, path=path, request_id=request_id or uuid.uuid4().hex, fresh=fresh, expected=expected
+        )
         queued = await operator.call(verbs.ARTIFACTS_SCAN, request)
         app.out.progress.phase(f"scan {queued.id} of {target}:{path} queued")
         view = await follow_scan(operator, app, queued, timeout_s) if wait else queued
-        return view, await after_scan(operator, view)
+        return view, await scanned_set(operator, view), await after_scan(operator, view)
 
-    view, hints = with_operator(app, work)
+    view, found, hints = with_operator(app, work)
     if view.failure is not None:
         raise ModelForgeError.from_failure(view.failure)
-    app.out.result("scan", view, lambda: _scan_card(view))
+    app.out.result("scan", scan_record(view, found), lambda: scan_card(view, found))
     app.next(*hints)
     if not JOB.is_terminal(view.state):
         app.next(f"modelforge artifact scan-show {view.id}")
-    return 0
+    return Exit.OK
 
 
 @artifact.command("scan-show", cls=Command)
@@ -78,51 +110,14 @@ def scan(
 def scan_show(app: App, id_: str) -> int:
     """Show one scan, by the id that `artifact scan` printed. Exit 1 when it failed."""
 
-    async def work(operator: Operator) -> tuple[ScanView, tuple[str, ...]]:
+    async def work(operator: Operator) -> Scanned:
         view = await operator.call(verbs.SCANS_SHOW, ById(id=id_))
-        return view, await after_scan(operator, view)
+        return view, await scanned_set(operator, view), await after_scan(operator, view)
 
-    view, hints = with_operator(app, work)
-    app.out.result("scan", view, lambda: _scan_card(view))
+    view, found, hints = with_operator(app, work)
+    app.out.result("scan", scan_record(view, found), lambda: scan_card(view, found))
     app.next(*hints)
     return Exit.OK if view.failure is None else Exit.FAILED
-
-
-async def follow_scan(operator: Operator, app: App, queued: ScanView, timeout_s: float) -> ScanView:
-    """Wait for a scan's end, naming each state once.
-
-    Raises:
-        ModelForgeError: WAIT_TIMEOUT.
-    """
-
-    async def read() -> ScanView:
-        view = await operator.call(verbs.SCANS_SHOW, ById(id=queued.id))
-        app.out.progress.phase(f"scan {view.id} of {view.node}:{view.path} {view.state}")
-        return view
-
-    return await wait_until(
-        operator,
-        "scan",
-        queued.id,
-        read=read,
-        done=lambda view: JOB.is_terminal(view.state),
-        progress=app.out.progress,
-        timeout_s=timeout_s,
-    )
-
-
-def _scan_card(view: ScanView) -> str:
-    return text.card(
-        [
-            ("scan", view.id),
-            ("node", view.node),
-            ("path", view.path),
-            ("state", view.state),
-            ("set", view.set_digest or text.NOTHING),
-            *([("failure", f"{view.failure.code}: {view.failure.message}")] if view.failure is not None else []),
-        ],
-        indent=0,
-    )
 
 
 @artifact.command("list", cls=Command)
@@ -136,14 +131,15 @@ def list_(app: App, limit: int) -> None:
     def rows() -> str:
         moment = now()
         return text.table(
-            ("SET", "FILES", "SIZE", "AGE", "LOCATIONS"),
+            ("SET", "FILES", "SIZE", "AGE", "STATE", "LOCATIONS"),
             [
                 (
                     text.short(one.digest),
                     one.file_count,
                     text.size(one.size_bytes),
                     text.age(one.created_at, moment),
-                    _locations(one),
+                    card.state(one),
+                    card.places(one),
                 )
                 for one in sets
             ],
@@ -155,61 +151,40 @@ def list_(app: App, limit: int) -> None:
         app.next("modelforge artifact scan PATH")
 
 
-def _locations(one: ArtifactSet) -> str:
-    return ", ".join(f"{place.node}:{place.path}" for place in one.locations) or text.NOTHING
+@artifact.command(cls=Command)
+@click.argument("set_", metavar="SET")
+@click.option("--files", "all_files", is_flag=True, help="Every file, however many there are.")
+@click.pass_obj
+def show(app: App, set_: str, all_files: bool) -> None:
+    """Show one artifact set, by its digest or the beginning of it."""
+    files_max = None if all_files or app.out.as_json else card.SHOWN_MAX
+
+    async def work(operator: Operator) -> tuple[ArtifactSet, tuple[FileEntry, ...]]:
+        return await read_set(operator, set_, files_max=files_max)
+
+    found, files = with_operator(app, work)
+    app.out.result("artifact-set", found, lambda: card.set_card(found, files))
+    if any(one.released_by is None for one in found.quarantined):
+        app.next(_release(found.digest))
+    for place in found.locations:
+        if place.state == "corrupt":
+            app.next(f"modelforge artifact scan {shlex.quote(place.path)} --node {place.node}")
 
 
 @artifact.command(cls=Command)
 @click.argument("set_", metavar="SET")
+@click.option("--file", "path", required=True, metavar="PATH", help="Member of the set, as `artifact show` names it.")
+@click.option("--reason", required=True, help="Why; it is kept and audited.")
 @click.pass_obj
-def show(app: App, set_: str) -> None:
-    """Show one artifact set, by its digest or the beginning of it, with every file."""
-    found = with_operator(app, lambda operator: operator.call(verbs.ARTIFACTS_SHOW, ById(id=set_)))
-    app.out.result("artifact-set", found, lambda: set_card(found))
+def quarantine(app: App, set_: str, path: str, reason: str) -> None:
+    """Quarantine the bytes of one file of the set SET, in every set that has them."""
+    request = QuarantineRequest(set_digest=require_digest_or_prefix(set_), path=path, reason=reason)
+    made = with_operator(app, lambda operator: operator.call(verbs.ARTIFACTS_QUARANTINE, request))
+    app.out.result("quarantine", made, lambda: card.quarantine_card(made))
+    app.out.note("every assessment of a set with these bytes is stale now", "quiet")
+    app.next("modelforge assess list --stale", _release(made.set_digest))
 
 
-def set_card(found: ArtifactSet) -> str:
-    """A set on the screen: identity, places, files, weight headers and notes."""
-    files = found.manifest.files if found.manifest else ()
-    blocks = [
-        text.card(
-            [
-                ("set", found.digest),
-                ("files", found.file_count),
-                ("size", text.size(found.size_bytes)),
-                ("created", text.moment(found.created_at)),
-                ("locations", _locations(found)),
-            ],
-            indent=0,
-        )
-    ]
-    if files:
-        shown = files[:_DETAILS_ON_SCREEN_MAX]
-        rows = [(text.short(file.sha256), text.size(file.size_bytes), file.path) for file in shown]
-        blocks.append(text.table(("SHA-256", "SIZE", "FILE"), rows))
-        if len(files) > len(shown):
-            blocks.append(f"and {text.count(len(files) - len(shown), 'more file')}: see --json")
-    if found.evidence is not None and found.evidence.weights:
-        blocks.append(
-            text.table(
-                ("FORMAT", "TENSORS", "PARAMETERS", "WEIGHTS"),
-                [(one.format, one.tensors, one.parameters, one.path) for one in found.evidence.weights],
-            )
-        )
-    if found.evidence is not None and found.evidence.notes:
-        blocks.append("\n".join(f"note: {note}" for note in found.evidence.notes))
-    return "\n\n".join(blocks)
-
-
-def require_digest_or_prefix(value: str) -> str:
-    """A set's name as typed: hex digits, with or without `sha256:`.
-
-    Raises:
-        ModelForgeError: INVALID_ARGUMENT, before anything is sent.
-    """
-    digits = value.removeprefix("sha256:")
-    if digits and all(character in "0123456789abcdef" for character in digits):
-        return value
-    hint = "List the sets with `modelforge artifact list`."
-    message = f"{value!r} names no set: a set is named by the hex digits of its digest"
-    raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, message, hint=hint)
+def _release(digest: str) -> str:
+    """An approval of the whole set takes a quarantine back; there is no other way."""
+    return f"modelforge approve add {digest} --purpose quarantine_release --reason WHY"

@@ -39,8 +39,11 @@ class App:
 
     def next(self, *commands: str) -> None:
         """Suggest what to type now, so that it works when it is copied."""
-        folder = f" --state {shlex.quote(str(self.state))}" if self.named_state else ""
-        self.out.next(*(f"{command}{folder}" for command in commands))
+        self.out.next(*(self.whole(command) for command in commands))
+
+    def whole(self, command: str) -> str:
+        """A command as `next` says it."""
+        return f"{command} --state {shlex.quote(str(self.state))}" if self.named_state else command
 
     def client(self) -> ClientSettings:
         """How to reach the controller: defaults, file, variables, flags, then what `modelforge up` wrote.

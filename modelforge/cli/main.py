@@ -18,8 +18,11 @@ COMMANDS: Final[dict[str, Entry]] = {
     "up": Entry(f"{_CLI}.stack:up", "Run NATS server, controller and a local agent here."),
     "doctor": Entry(f"{_CLI}.doctor:doctor", "Check this machine and the running stack."),
     "tui": Entry(f"{_CLI}.tui:tui", "Open the operator's screen."),
-    "artifact": Entry(f"{_CLI}.artifact:artifact", "Scan model folders; list and show artifact sets."),
-    "profile": Entry(f"{_CLI}.profile:profile", "Create, list and show runtime profiles."),
+    "artifact": Entry(
+        f"{_CLI}.artifact:artifact", "Scan model folders; list and show artifact sets; quarantine files."
+    ),
+    "profile": Entry(f"{_CLI}.profile:profile", "Create, validate, list and show runtime profiles."),
+    "environment": Entry(f"{_CLI}.environment:environment", "List, show and validate runtime environments."),
     "assess": Entry(f"{_CLI}.assess:assess", "Assess a set for a node; list and show assessments."),
     "approve": Entry(f"{_CLI}.approve:approve", "Add, list and revoke approvals of exact sets."),
     "probe": Entry(f"{_CLI}.probe:probe", "Queue, watch, show and cancel probes."),

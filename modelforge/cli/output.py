@@ -6,6 +6,7 @@ The envelope is `{"schema": "modelforge.<noun>/v1", "data": ...}`. A command pri
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,10 +15,15 @@ from typing import Any, Final, TextIO
 
 import click
 
+from modelforge.format import fit
+
 _CLEAR_LINE: Final = "\r\x1b[2K"
 _SPINNER: Final = "|/-\\"
 _SPIN_PER_S: Final = 8
+_BAR_COLUMNS: Final = 20
+_COLUMNS_MIN: Final = 20
 SCHEMA_VERSION: Final = 1
+NEXT: Final = "next: "
 
 STYLES: Final[dict[str, dict[str, Any]]] = {
     "error": {"fg": "red", "bold": True},
@@ -61,6 +67,8 @@ class Progress:
         self._animate = animate
         self._passing = passing
         self._line = ""
+        self._detail = ""
+        self._tenths = 0
         self._since = time.monotonic()
 
     def phase(self, words: str) -> None:
@@ -70,17 +78,38 @@ class Progress:
         if self._animate:
             self.finish()
         self._line, self._since = words, time.monotonic()
+        self._detail, self._tenths = "", 0
         if self._animate:
             self.tick()
         elif not self._passing:
             self._write(f"{words}\n")
+
+    def measure(self, words: str, done: int, total: int, detail: str) -> None:
+        """How far a phase is: a bar on a terminal, a plain line for each tenth elsewhere."""
+        self.phase(words)
+        share = min(1.0, done / total) if total > 0 else 0.0
+        if self._animate:
+            filled = int(share * _BAR_COLUMNS)
+            self._detail = f"[{'#' * filled}{'.' * (_BAR_COLUMNS - filled)}] {share:.0%} {detail}"
+            self.tick()
+        elif not self._passing and int(share * 10) > self._tenths:
+            self._tenths = int(share * 10)
+            self._write(f"{words}: {share:.0%} {detail}\n")
 
     def tick(self) -> None:
         """Redraw the running line; free to call often, silent where there is no terminal."""
         if self._animate and self._line:
             elapsed_s = time.monotonic() - self._since
             mark = _SPINNER[int(time.monotonic() * _SPIN_PER_S) % len(_SPINNER)]
-            self._write(f"{_CLEAR_LINE}{mark} {self._line} {elapsed_s:.1f} s")
+            self._write(f"{_CLEAR_LINE}{self._fitting(f'{mark} {self._line}{self._shown_detail()} {elapsed_s:.1f} s')}")
+
+    def _shown_detail(self) -> str:
+        return f" {self._detail}" if self._detail else ""
+
+    @staticmethod
+    def _fitting(line: str) -> str:
+        """A line that wraps cannot be rewritten: only its last row would be."""
+        return fit(line, max(_COLUMNS_MIN, shutil.get_terminal_size().columns - 1))
 
     def aside(self, words: str) -> None:
         """A line of its own, told also where no phase is; the running line goes on below it."""
@@ -92,7 +121,7 @@ class Progress:
         if self._animate and self._line:
             elapsed_s = time.monotonic() - self._since
             self._write(_CLEAR_LINE if self._passing else f"{_CLEAR_LINE}  {self._line} {elapsed_s:.1f} s\n")
-        self._line = ""
+        self._line = self._detail = ""
 
     def _write(self, text: str) -> None:
         # A terminal that went away must not keep a stack from being stopped in order.
@@ -145,7 +174,7 @@ class Output:
     def next(self, *commands: str) -> None:
         """The commands that make sense now, on stderr, ready to be copied."""
         for command in commands:
-            self.note(f"next: {command}", "quiet")
+            self.note(f"{NEXT}{command}", "quiet")
 
     def truncated(self, reply: object, shown: int, limit: int) -> None:
         """Say when a list is empty, or was cut by the limit that was asked for or by the controller's own bound."""

@@ -2,31 +2,100 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import rich_click as click
 
 from bus import verbs
-from bus.errors import ErrorCode, ModelForgeError
-from bus.files import read_bounded
-from bus.ids import check_name, now
+from bus.errors import ErrorCode, Exit, ModelForgeError
+from bus.ids import now
 from bus.messages.api import ById, Page, ProfileRequest
-from bus.messages.profiles import Budgets, RuntimeProfile
-from bus.settings import MAX_FILE_BYTES
+from bus.messages.profiles import AudioSemantics, Preprocessing, RuntimeProfile
+from bus.profile_rules import NO_FALLBACK
 from modelforge import format as text
-from modelforge.cli.command import App, Command
+from modelforge import toml_text
+from modelforge.cli.command import App, Command, LocalCommand
+from modelforge.cli.profile_fields import (
+    TABLES,
+    Problem,
+    build_profile,
+    choices,
+    examine,
+    read_toml,
+    told,
+)
 from modelforge.cli.session import with_operator
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from bus.messages.profiles import ProfileView
+
+_AT_LEAST_1 = click.IntRange(min=1)
+_FROM_0 = click.IntRange(min=0)
+_COLUMNS = 80
+
+
+class _Device(click.Choice[str]):
+    """A device; who asks for one `or the other` is told that there is no such thing."""
+
+    def fail(self, message: str, param: click.Parameter | None = None, ctx: click.Context | None = None) -> NoReturn:
+        """Click's words, and why."""
+        super().fail(f"{message} {NO_FALLBACK[0].upper()}{NO_FALLBACK[1:]}.", param, ctx)
+
+
+def _one_of(type_: type[msgspec.Struct], field: str) -> click.Choice[str]:
+    return click.Choice(choices(type_, field))
 
 
 @click.group()
 def profile() -> None:
-    """Create, list and show runtime profiles."""
+    """Create, validate, list and show runtime profiles."""
+
+
+_OPTIONS = (
+    click.option("--adapter", help="Adapter that loads the set.  [sentence_transformers]"),
+    click.option("--task", type=_one_of(RuntimeProfile, "task"), help="What it is to do.  [embedding]"),
+    click.option("--device", type=_Device(choices(RuntimeProfile, "device")), help="Where it runs.  [cpu]"),
+    click.option("--gpu-uuid", help="The card, by UUID; cuda only."),
+    click.option("--dtype", type=_one_of(RuntimeProfile, "dtype"), help="Of the weights.  [float32]"),
+    click.option("--quantization", metavar="METHOD", help="What the weights must have, such as `gptq` or `Q4_K_M`."),
+    click.option("--batch-size", type=_AT_LEAST_1, help="Inputs per call.  [1]"),
+    click.option("--max-sequence-length", type=_AT_LEAST_1, help="Tokens per input.  [256]"),
+    click.option("--normalize/--no-normalize", default=None, help="Unit vectors or not.  [normalize]"),
+    click.option("--threads", type=_AT_LEAST_1, help="Threads of the child.  [1]"),
+    click.option(
+        "--memory-limit-mib", type=_AT_LEAST_1, help="Limit of the child's private memory (RLIMIT_DATA).  [8192]"
+    ),
+    click.option("--memory-margin-mib", type=_FROM_0, help="Device memory that stays free beside the estimate.  [256]"),
+    click.option("--reclaim-tolerance-mib", type=_FROM_0, help="GPU memory that may stay above the baseline.  [64]"),
+    click.option("--overlong-text", type=_one_of(Preprocessing, "overlong_text"), help="What is done to a long text."),
+    click.option("--image-size-px", type=_AT_LEAST_1, help="Edge of the square that an image is brought to."),
+    click.option(
+        "--audio-rate-hz", "sampling_rate_hz", type=_AT_LEAST_1, help="Samples a second; speech recognition only."
+    ),
+    click.option("--audio-window-s", "window_s", type=_AT_LEAST_1, help="Seconds that are heard at once."),
+    click.option(
+        "--overlong-audio", type=_one_of(AudioSemantics, "overlong_audio"), help="What is done to a long one."
+    ),
+    click.option("--audio-purpose", "purpose", type=_one_of(AudioSemantics, "purpose"), help="What is asked of it."),
+    click.option("--language", metavar="CODE", help="Language that is spoken, such as `en`."),
+    click.option("--timestamps/--no-timestamps", default=None, help="Are times asked for?"),
+    click.option("--preparing-s", type=_AT_LEAST_1, help="Budget of preparing.  [300]"),
+    click.option("--loading-s", type=_AT_LEAST_1, help="Budget of loading.  [300]"),
+    click.option("--healthchecking-s", type=_AT_LEAST_1, help="Budget of healthchecking.  [60]"),
+    click.option("--unloading-s", type=_AT_LEAST_1, help="Budget of unloading.  [30]"),
+    click.option("--total-s", type=_AT_LEAST_1, help="Budget of the whole probe.  [900]"),
+)
+
+
+def _fields(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A flag for each field of a profile."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 @profile.command(cls=Command)
@@ -36,102 +105,75 @@ def profile() -> None:
     "file",
     type=click.Path(path_type=Path),
     metavar="TOML",
-    help="Profile as TOML with the fields that `profile show --json` prints; flags win over it.",
-)
-@click.option("--adapter", help="Adapter that loads the set.  [sentence_transformers]")
-@click.option("--device", type=click.Choice(("cpu", "cuda")), help="Where it runs.  [cpu]")
-@click.option("--gpu-uuid", help="The card, by UUID; cuda only.")
-@click.option("--dtype", type=click.Choice(("float32", "float16", "bfloat16")), help="Of the weights.  [float32]")
-@click.option("--batch-size", type=click.IntRange(min=1), help="Inputs per call.  [1]")
-@click.option("--max-sequence-length", type=click.IntRange(min=1), help="Tokens per input.  [256]")
-@click.option("--normalize/--no-normalize", default=None, help="Unit vectors or not.  [normalize]")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads of the child.  [1]")
-@click.option(
-    "--memory-limit-mib", type=click.IntRange(min=1), help="Limit of the child's private memory (RLIMIT_DATA).  [8192]"
+    help="Profile as TOML, as `profile show --toml` prints it; flags win over it.",
 )
 @click.option(
-    "--reclaim-tolerance-mib", type=click.IntRange(min=0), help="GPU memory that may stay above the baseline.  [64]"
+    "--new-version", is_flag=True, help="Store other contents under a name that is taken, as its next version."
 )
-@click.option("--preparing-s", type=click.IntRange(min=1), help="Budget of preparing.  [300]")
-@click.option("--loading-s", type=click.IntRange(min=1), help="Budget of loading.  [300]")
-@click.option("--healthchecking-s", type=click.IntRange(min=1), help="Budget of healthchecking.  [60]")
-@click.option("--unloading-s", type=click.IntRange(min=1), help="Budget of unloading.  [30]")
-@click.option("--total-s", type=click.IntRange(min=1), help="Budget of the whole probe.  [900]")
+@_fields
 @click.pass_obj
-def create(app: App, /, name: str | None, file: Path | None, **flags: Any) -> None:
+def create(app: App, /, name: str | None, file: Path | None, new_version: bool, **flags: Any) -> None:
     """Store the profile NAME. The same contents under the same name give the same profile."""
     wanted = build_profile(name, read_toml(file) if file else {}, flags)
-    request = ProfileRequest(profile=wanted)
-    view = with_operator(app, lambda operator: operator.call(verbs.PROFILES_CREATE, request))
+    request = ProfileRequest(profile=wanted, new_version=new_version)
+    try:
+        view = with_operator(app, lambda operator: operator.call(verbs.PROFILES_CREATE, request))
+    except ModelForgeError as error:
+        if error.code is not ErrorCode.PROFILE_CONFLICT or new_version:
+            raise
+        hint = "Choose another name, or add `--new-version` to keep both."
+        raise ModelForgeError(error.code, error.message, hint=hint, **error.context) from error
     app.out.result("profile", view, lambda: profile_card(view))
     app.next(f"modelforge assess SET --profile {view.profile.name} --node NODE")
 
 
-def read_toml(file: Path) -> dict[str, Any]:
-    """The fields of a profile file.
-
-    Raises:
-        ModelForgeError: CONFIG_UNREADABLE, with line and column for a syntax error.
-    """
-    try:
-        return tomllib.loads(read_bounded(file, MAX_FILE_BYTES).decode())
-    except OSError as error:
-        raise ModelForgeError(ErrorCode.CONFIG_UNREADABLE, f"{file}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ModelForgeError(ErrorCode.CONFIG_UNREADABLE, f"{file}: {error}") from error
-
-
-def build_profile(name: str | None, document: dict[str, Any], flags: dict[str, Any]) -> RuntimeProfile:
-    """A profile from a file's fields and the flags that were given; a flag wins.
-
-    Raises:
-        ModelForgeError: INVALID_ARGUMENT for a missing name, an unknown field or a wrong value.
-    """
-    given = {key: value for key, value in flags.items() if value is not None}
-    budgets = {key: given.pop(key) for key in Budgets.__struct_fields__ if key in given}
-    fields = {**document, **given}
-    if name is not None:
-        fields["name"] = name
-    if "name" not in fields:
-        raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, "a profile needs a NAME, as an argument or in the file")
-    if not isinstance(fields.get("budgets", {}), dict):
-        raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, "`budgets` must be a table of seconds")
-    if budgets:
-        fields["budgets"] = {**fields.get("budgets", {}), **budgets}
-    check_name(str(fields["name"]), "profile")  # before msgspec says the same with a regular expression
-    _refuse_unknown(fields, RuntimeProfile.__struct_fields__, "profile")
-    _refuse_unknown(fields.get("budgets", {}), Budgets.__struct_fields__, "budgets")
-    try:
-        return msgspec.convert(fields, RuntimeProfile)
-    except msgspec.ValidationError as error:
-        raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, f"profile: {error}") from error
+@profile.command(cls=LocalCommand)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.pass_obj
+def validate(app: App, file: Path) -> int:
+    """Check the profile in the TOML file FILE without storing it. Needs no controller. Exit 2 when it is wrong."""
+    found, problems = examine(read_toml(file))
+    data = {
+        "file": str(file),
+        "valid": found is not None,
+        "problems": problems,
+        "id": found.digest() if found is not None else None,
+        "profile": found,
+    }
+    app.out.result("profile-check", data, lambda: _check_text(app, file, found, problems))
+    if found is not None:
+        app.next(f"modelforge profile create --file {file}")
+    return Exit.OK if found is not None else Exit.USAGE
 
 
-def _refuse_unknown(fields: dict[str, Any], known: tuple[str, ...], what: str) -> None:
-    """A message from the wire may hold more than we know; a file that a person wrote may not."""
-    unknown = sorted(set(fields) - set(known))
-    if unknown:
-        message = f"{what}: unknown field {unknown[0]!r}; the fields are {', '.join(known)}"
-        raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, message)
+def _check_text(app: App, file: Path, found: RuntimeProfile | None, problems: Sequence[Problem]) -> str:
+    if found is not None:
+        head = app.out.style(f"VALID: profile {found.name} ({text.short(found.digest())})", "ok")
+        return f"{head}\n{text.card(_field_pairs(found), indent=0)}"
+    lines = [app.out.style(text.fit(f"INVALID: {text.count(len(problems), 'problem')} in {file}", _COLUMNS), "fail")]
+    for problem in problems:
+        lines += text.wrap(f"{problem.code}: {told(problem)}", _COLUMNS, rest="  ")
+    return "\n".join(lines)
 
 
 @profile.command("list", cls=Command)
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Newest ones only.")
 @click.pass_obj
 def list_(app: App, limit: int) -> None:
-    """List the profiles, newest first."""
+    """List the profiles, newest first; each version is one of its own."""
     reply = with_operator(app, lambda operator: operator.call(verbs.PROFILES_LIST, Page(limit=limit)))
     found = reply.profiles
 
     def rows() -> str:
         moment = now()
         return text.table(
-            ("PROFILE", "ID", "ADAPTER", "DEVICE", "DTYPE", "BATCH", "TOKENS", "AGE", "BY"),
+            ("PROFILE", "ID", "ADAPTER", "TASK", "DEVICE", "DTYPE", "BATCH", "TOKENS", "AGE", "BY"),
             [
                 (
-                    one.profile.name,
+                    f"{one.profile.name}@{one.version}",
                     text.short(one.id),
                     one.profile.adapter,
+                    one.profile.task,
                     one.profile.device,
                     one.profile.dtype,
                     one.profile.batch_size,
@@ -151,24 +193,46 @@ def list_(app: App, limit: int) -> None:
 
 @profile.command(cls=Command)
 @click.argument("name")
+@click.option("--toml", "as_toml", is_flag=True, help="As the TOML that `profile create --file` takes.")
 @click.pass_obj
-def show(app: App, name: str) -> None:
-    """Show one profile, by name or id."""
+def show(app: App, name: str, as_toml: bool) -> None:
+    """Show one profile: NAME is the newest version, NAME@2 the second; or an id."""
     view = with_operator(app, lambda operator: operator.call(verbs.PROFILES_SHOW, ById(id=name)))
+    if as_toml:
+        written = profile_toml(view.profile)
+        app.out.result("profile-toml", {"toml": written}, written.rstrip)
+        return
     app.out.result("profile", view, lambda: profile_card(view))
 
 
+def profile_toml(one: RuntimeProfile) -> str:
+    """A profile as `create --file` takes it: what comes of it is the same profile."""
+    return toml_text.render(msgspec.to_builtins(one))
+
+
 def profile_card(view: ProfileView) -> str:
-    """A profile on the screen: every field, budgets last."""
-    fields = msgspec.structs.asdict(view.profile)
-    budgets = msgspec.structs.asdict(fields.pop("budgets"))
-    pairs = [(key.replace("_", " "), text.NOTHING if value is None else value) for key, value in fields.items()]
+    """A profile on the screen: every field, tables last."""
     return text.card(
         [
             ("id", view.id),
-            *pairs,
-            ("budgets", "\n".join(f"{key} {value}" for key, value in budgets.items())),
+            ("version", view.version),
+            *_field_pairs(view.profile),
             ("created", f"{text.moment(view.created_at)} by {view.created_by}"),
         ],
         indent=0,
     )
+
+
+def _field_pairs(one: RuntimeProfile) -> list[tuple[str, object]]:
+    fields: dict[str, Any] = msgspec.to_builtins(one)
+    tables = {name: fields.pop(name) for name in TABLES}
+    pairs: list[tuple[str, object]] = [(key.replace("_", " "), _value(value)) for key, value in fields.items()]
+    for name, table in tables.items():
+        pairs.append(
+            (name, "\n".join(f"{key} {_value(value)}" for key, value in (table or {}).items()) or text.NOTHING)
+        )
+    return pairs
+
+
+def _value(value: object) -> object:
+    return text.NOTHING if value is None else value

@@ -70,8 +70,11 @@ async def wait_until(
     done: Callable[[T], bool],
     progress: Progress,
     timeout_s: float | None,
+    refresh_s: float | None = None,
 ) -> T:
     """Read a thing again at each of its events until `done`; the subscription stands before the first look.
+
+    `refresh_s`: how often it is read without an event; what changes without events is asked for more often.
 
     A controller that is away for a while, as in a restart, does not end the wait.
 
@@ -99,7 +102,7 @@ async def wait_until(
                 patience.answered()
                 if done(thing):
                     return thing
-            await _pause(changed, end, progress)
+            await _pause(changed, end, progress, REFRESH_S if refresh_s is None else refresh_s)
             if end is not None and time.monotonic() >= end:
                 message = f"{entity} {entity_id} has not ended after {timeout_s:g} s"
                 raise ModelForgeError(ErrorCode.WAIT_TIMEOUT, message, id=entity_id)
@@ -113,9 +116,9 @@ def patience_for(progress: Progress, timeout_s: float | None) -> Patience:
     return Patience(progress, limit_s=LIMIT_S if timeout_s is None else min(LIMIT_S, timeout_s))
 
 
-async def _pause(changed: asyncio.Event, end: float | None, progress: Progress) -> None:
+async def _pause(changed: asyncio.Event, end: float | None, progress: Progress, refresh_s: float) -> None:
     """Until something changed, the refresh is due or the wait is over; the progress line moves meanwhile."""
-    until = time.monotonic() + REFRESH_S
+    until = time.monotonic() + refresh_s
     if end is not None:
         until = min(until, end)
     while not changed.is_set() and time.monotonic() < until:

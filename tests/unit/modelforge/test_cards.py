@@ -22,10 +22,9 @@ from bus.messages.evidence import (
     Reclaim,
     Timings,
 )
-from bus.messages.gates import Assessment, Finding, ProbeView
+from bus.messages.gates import ProbeView
 from bus.messages.profiles import Budgets
 from bus.states import ProbeState
-from modelforge.cli.assess import assessment_card, findings_text
 from modelforge.cli.evidence_card import evidence_pairs, isolation_lines, probe_card, reclaim_line
 from modelforge.cli.watching import Marks
 
@@ -201,33 +200,3 @@ def test_a_second_attempt_is_told_again() -> None:
     )
     (line,) = seen.news(second)
     assert "attempt 2" in line
-
-
-def test_findings_stand_in_order_of_weight_with_their_remedy() -> None:
-    def finding(code: str, severity: str) -> Finding:
-        return Finding(code=code, severity=severity, message="m", source="s", remedy="r")  # type: ignore[arg-type]
-
-    one = Assessment(
-        id="asm-0000000001",
-        set_digest=DIGEST,
-        profile_id=DIGEST,
-        profile_name="p",
-        node="local",
-        environment_id=DIGEST,
-        adapter="a",
-        adapter_version="1",
-        fingerprint=DIGEST,
-        verdict="blocked",
-        findings=(finding("N", "note"), finding("W", "warning"), finding("B", "blocker")),
-        estimate=None,
-        facts={},
-        created_at=AT,
-        created_by="alice",
-        stale_because=("driver changed",),
-    )
-    text = findings_text(one)
-    assert [line.split(":")[0] for line in text.splitlines()[::2]] == ["blocker", "warning", "note"]
-    card = assessment_card(one)
-    assert "driver changed" in card
-    assert "remedy: r" in card
-    assert findings_text(msgspec.structs.replace(one, findings=())) == "no findings"

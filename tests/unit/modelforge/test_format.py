@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bus.text import clean_line
 from modelforge import format as text
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -76,3 +77,33 @@ def test_counts_have_a_plural() -> None:
 def test_a_short_digest_is_for_the_screen() -> None:
     assert text.short("sha256:" + "ab" * 32) == "ab" * 6
     assert text.short(None) == "-"
+
+
+@given(st.text(), st.integers(6, 80), st.sampled_from(["", "  ", "    "]))
+def test_wrapped_lines_fit_and_lose_no_word(value: str, columns: int, indent: str) -> None:
+    lines = text.wrap(value, columns, first=indent, rest=indent)
+    assert all(text.width(line) <= columns for line in lines)
+    assert "".join("".join(lines).split()) == "".join(clean_line(value).split())
+    assert all(line.startswith(indent) or not line for line in lines)
+
+
+def test_words_stay_whole_where_they_fit() -> None:
+    assert text.wrap("alpha beta gamma", 11, first="> ", rest=". ") == ["> alpha", ". beta", ". gamma"]
+    assert text.wrap("alpha beta gamma", 12, rest="  ") == ["alpha beta", "  gamma"]
+    assert text.wrap("", 12) == [""]
+
+
+@given(st.text(), st.integers(4, 40), st.integers(1, 4))
+def test_a_cut_text_says_so_and_fits(value: str, columns: int, lines_max: int) -> None:
+    whole = text.wrap(value, columns)
+    cut = text.wrap(value, columns, lines_max=lines_max)
+    assert len(cut) <= lines_max
+    assert all(text.width(line) <= columns for line in cut)
+    assert cut == whole if len(whole) <= lines_max else cut[-1].endswith("…")
+    assert text.width(text.fit(value, columns)) <= columns
+
+
+def test_what_fits_is_not_cut() -> None:
+    assert text.fit("abcd", 4) == "abcd"
+    assert text.fit("abcde", 4) == "abc…"
+    assert text.fit("模型模型", 4) == "模…"

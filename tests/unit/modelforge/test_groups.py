@@ -9,8 +9,8 @@ import pytest
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.artifacts import ArtifactSet
 from modelforge.cli import approve, assess, boundary, main
-from modelforge.cli.artifact import require_digest_or_prefix
 from modelforge.cli.command import App
+from modelforge.cli.names import require_digest_or_prefix
 from modelforge.cli.output import Output
 
 HEX = "ab" * 32

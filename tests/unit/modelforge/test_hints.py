@@ -8,19 +8,20 @@ from pathlib import Path
 from typing import Any, cast
 
 import click
+import msgspec
 import pytest
 
 from bus import verbs
 from bus.errors import ErrorCode, ModelForgeError
 from bus.ids import now
-from bus.messages.api import Assessments, Profiles
+from bus.messages.api import Approvals, Assessments, Profiles
 from bus.messages.artifacts import ArtifactSet, ScanView
-from bus.messages.gates import Approval, Assessment, Purpose
+from bus.messages.gates import Approval, Assessment, Declared, Purpose
 from bus.messages.profiles import ProfileView, RuntimeProfile
 from bus.operator import Operator
 from bus.states import JobState
 from modelforge.cli import approve, boundary, main
-from modelforge.cli.hints import after_approval, after_scan
+from modelforge.cli.hints import after_approval, after_assessment, after_revocation, after_scan
 
 DIGEST = f"sha256:{'ab' * 32}"
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -106,8 +107,88 @@ async def test_an_approval_is_followed_by_the_newest_assessment_that_allows_a_pr
     assert await after_approval(asked, approval()) == ("modelforge probe queue asm-good --wait",)
     assert await after_approval(asked, approval("production")) == ()
     none = operator(assessments_list=Assessments(assessments=found[:3]))
-    assert await after_approval(none, approval()) == (f"modelforge assess {'ab' * 6} --profile PROFILE",)
+    assert await after_approval(none, approval()) == (ASSESS.format("p"),)
+    nothing = operator(assessments_list=Assessments(assessments=found[:1]))
+    assert await after_approval(nothing, approval()) == (f"modelforge assess {'ab' * 6} --profile PROFILE",)
     assert await after_approval(operator(), approval()) == ("modelforge probe queue ASSESSMENT --wait",)
+
+
+async def test_only_a_probe_can_tell_is_no_reason_not_to_queue_one() -> None:
+    asked = operator(assessments_list=Assessments(assessments=(assessment("asm-1", verdict="requires_probe"),)))
+    assert await after_approval(asked, approval()) == ("modelforge probe queue asm-1 --wait",)
+
+
+async def test_a_file_that_is_let_through_is_assessed_again() -> None:
+    asked = operator(assessments_list=Assessments(assessments=(assessment("asm-1", verdict="blocked"),)))
+    for purpose in ("pickle", "quarantine_release"):
+        assert await after_approval(asked, approval(purpose)) == (ASSESS.format("p"),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "can_ask", "expected"),
+    [
+        ({"verdict": "blocked"}, True, ("modelforge assess show asm-1",)),
+        (
+            {},
+            True,
+            (f"modelforge approve add {'ab' * 6} --reason WHY", "modelforge probe queue asm-1 --wait"),
+        ),
+        ({}, False, (f"modelforge approve add {DIGEST} --reason WHY", "modelforge probe queue asm-1 --wait")),
+        ({"approvals": ("apv-1",)}, True, ("modelforge probe queue asm-1 --wait",)),
+        (
+            {
+                "verdict": "requires_probe",
+                "declared": Declared(adapter="vllm", version="1", executable=False, inspect_only=True),
+            },
+            True,
+            (),
+        ),
+    ],
+)
+def test_an_assessment_is_followed_by_what_is_possible(
+    changes: dict[str, Any], can_ask: bool, expected: tuple[str, ...]
+) -> None:
+    assert after_assessment(assessment("asm-1", **changes), can_ask=can_ask) == expected
+
+
+REVOKED = {"revoked_by": "me", "revoked_at": AT, "revoke_reason": "r"}
+
+
+async def test_a_revocation_says_what_it_blocks_and_what_goes_on() -> None:
+    revoked = msgspec.structs.replace(approval(), **REVOKED)
+    found = (assessment("asm-1"), assessment("asm-blocked", verdict="blocked"))
+    asked = operator(assessments_list=Assessments(assessments=found), approvals_list=Approvals(approvals=(revoked,)))
+    sentences, commands = await after_revocation(asked, revoked)
+    assert sentences == (
+        f"no probe of set {'ab' * 6} is queued any more: asm-1 cannot be queued",
+        "a probe that is under way goes on",
+    )
+    assert commands == (f"modelforge approve add {DIGEST} --reason WHY",)
+
+
+async def test_a_revocation_beside_another_approval_blocks_nothing() -> None:
+    revoked = msgspec.structs.replace(approval(), **REVOKED)
+    other = msgspec.structs.replace(approval(), id="apv-2")
+    asked = operator(
+        assessments_list=Assessments(assessments=(assessment("asm-1"),)),
+        approvals_list=Approvals(approvals=(other, revoked)),
+    )
+    sentences, commands = await after_revocation(asked, revoked)
+    assert sentences == ("apv-2 still approves the same set for the same purpose: nothing is blocked",)
+    assert commands == ()
+
+
+async def test_a_revoked_release_names_what_went_stale() -> None:
+    revoked = msgspec.structs.replace(approval("quarantine_release"), **REVOKED)
+    stale = assessment("asm-1", stale_because=("quarantine changed",))
+    asked = operator(assessments_list=Assessments(assessments=(stale,)), approvals_list=Approvals(approvals=(revoked,)))
+    sentences, commands = await after_revocation(asked, revoked)
+    assert sentences == (
+        f"the quarantined files block every assessment of set {'ab' * 6}",
+        "stale now: asm-1",
+    )
+    assert commands == (ASSESS.format("p"),)
+    assert await after_revocation(operator(), revoked) == ((), ())
 
 
 def test_ctrl_c_at_the_question_ends_the_command(

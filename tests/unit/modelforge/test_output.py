@@ -110,3 +110,32 @@ def test_a_passing_line_leaves_no_trace() -> None:
         progress.finish()
     assert plain.getvalue() == ""
     assert terminal.getvalue().endswith("\r\x1b[2K")
+
+
+def test_a_measured_phase_is_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    stream = Terminal()
+    progress = Progress(stream, animate=True)
+    progress.measure("scan hashing", 1, 4, "1/4 files")
+    progress.measure("scan hashing", 3, 4, "x" * 100)
+    drawn = stream.getvalue().split("\x1b[2K")
+    assert "scan hashing [#####...............] 25% 1/4 files" in drawn[-2]
+    assert "75%" in drawn[-1]
+    assert len(drawn[-1].rstrip("\r")) < 60  # a line that wraps could not be rewritten
+    progress.finish()
+    assert stream.getvalue().endswith("s\n")
+
+
+def test_without_a_terminal_each_tenth_is_one_plain_line() -> None:
+    stream = io.StringIO()
+    progress = Progress(stream, animate=False)
+    for done in (0, 5, 10, 12, 19, 20, 100, 100):
+        progress.measure("hashing", done, 100, f"{done} files")
+    progress.measure("reporting", 0, 0, "")
+    assert stream.getvalue().splitlines() == [
+        "hashing",
+        "hashing: 10% 10 files",
+        "hashing: 20% 20 files",
+        "hashing: 100% 100 files",
+        "reporting",
+    ]

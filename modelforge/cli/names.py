@@ -1,0 +1,26 @@
+"""How an operator names a thing, and whether one can be asked."""
+
+from __future__ import annotations
+
+import sys
+
+from bus.errors import ErrorCode, ModelForgeError
+
+
+def can_ask() -> bool:
+    """Is there a person at a terminal, who can answer and sees the question?"""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def require_digest_or_prefix(value: str) -> str:
+    """A set's name as typed: hex digits, with or without `sha256:`.
+
+    Raises:
+        ModelForgeError: INVALID_ARGUMENT, before anything is sent.
+    """
+    digits = value.removeprefix("sha256:")
+    if digits and all(character in "0123456789abcdef" for character in digits):
+        return value
+    hint = "List the sets with `modelforge artifact list`."
+    message = f"{value!r} names no set: a set is named by the hex digits of its digest"
+    raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, message, hint=hint)

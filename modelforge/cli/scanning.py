@@ -1,0 +1,159 @@
+"""A scan from the operator's side: what the folder is expected to be, how far it is, and what came of it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from bus import verbs
+from bus.errors import ErrorCode, ModelForgeError
+from bus.messages.api import ById, ExpectedManifest
+from bus.states import JOB
+from modelforge import format as text
+from modelforge.cli.session import wait_until
+from modelforge.cli.uploads import upload
+
+if TYPE_CHECKING:
+    from bus.messages.artifacts import ArtifactSet, ScanProgress, ScanView
+    from bus.operator import Operator
+    from modelforge.cli.command import App
+    from modelforge.cli.output import Progress
+    from modelforge.expectation import Expected
+
+# How far a scan is comes without an event: it is asked for.
+REFRESH_S: Final = 0.5
+_SHOWN_MAX: Final = 5
+
+
+def read_expected(sums: Path | None, signature: Path | None, public_key: Path | None) -> Expected | None:
+    """What the operator's files say that the folder holds; read before anything is sent.
+
+    Raises:
+        ModelForgeError: INVALID_ARGUMENT for options that do not go together or a malformed list, SIGNATURE_INVALID,
+            DEPENDENCY_MISSING.
+    """
+    if sums is not None and signature is not None:
+        message = "`--expect` and `--expect-signature` are two answers to one question"
+        raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, message, hint="Give one of them.")
+    if (signature is None) != (public_key is None):
+        message = "a signature is checked with a key: `--expect-signature` and `--public-key` go together"
+        raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, message, hint="Give both, or neither.")
+    if sums is not None:
+        from modelforge.expectation import read_sums  # noqa: PLC0415 -- lazy: most scans expect nothing
+
+        return read_sums(sums)
+    if signature is not None and public_key is not None:
+        from modelforge.signature import read_signature  # noqa: PLC0415 -- the same
+
+        return read_signature(signature, public_key)
+    return None
+
+
+async def send_expected(operator: Operator, expected: Expected, progress: Progress) -> ExpectedManifest:
+    """Upload the list and name it."""
+    words = f"sending the list of {text.count(len(expected.entries), 'expected file')}"
+
+    def told(sent_bytes: int) -> None:
+        progress.measure(words, sent_bytes, len(expected.blob), text.size(sent_bytes))
+
+    blob = await upload(operator, expected.blob, progress, told=told)
+    return ExpectedManifest(kind=expected.kind, blob=blob, source_sha256=expected.source_sha256, key=expected.key)
+
+
+async def follow_scan(operator: Operator, app: App, queued: ScanView, timeout_s: float) -> ScanView:
+    """Wait for a scan's end, naming each state once and showing how far it is.
+
+    Raises:
+        ModelForgeError: WAIT_TIMEOUT.
+    """
+    gauge = Gauge(app.out.progress)
+
+    async def read() -> ScanView:
+        view = await operator.call(verbs.SCANS_SHOW, ById(id=queued.id))
+        gauge.tell(view)
+        return view
+
+    return await wait_until(
+        operator,
+        "scan",
+        queued.id,
+        read=read,
+        done=lambda view: JOB.is_terminal(view.state),
+        progress=app.out.progress,
+        timeout_s=timeout_s,
+        refresh_s=REFRESH_S,
+    )
+
+
+class Gauge:
+    """A scan's progress in words."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._first: tuple[float, int] | None = None
+
+    def tell(self, view: ScanView) -> None:
+        """The state, or the step that the node is at."""
+        at = view.progress
+        if at is None or JOB.is_terminal(view.state):
+            self._progress.phase(f"scan {view.id} of {view.node}:{view.path} {view.state}")
+            return
+        words = f"scan {view.id} {at.step}"
+        if at.bytes_total:
+            self._progress.measure(words, at.bytes_done, at.bytes_total, self._detail(at))
+        else:
+            self._progress.measure(words, at.files_done, at.files_total, text.count(at.files_done, "file"))
+
+    def _detail(self, at: ScanProgress) -> str:
+        files = f"{at.files_done}/{at.files_total} files"
+        return f"{files} {text.size(at.bytes_done)}/{text.size(at.bytes_total)}{self._rate(at.bytes_done)}"
+
+    def _rate(self, done_bytes: int) -> str:
+        moment = time.monotonic()
+        if self._first is None or done_bytes < self._first[1]:
+            self._first = (moment, done_bytes)
+        since, before = self._first
+        if moment - since < REFRESH_S:
+            return ""
+        return f" {text.size(int((done_bytes - before) / (moment - since)))}/s"
+
+
+async def scanned_set(operator: Operator, view: ScanView) -> ArtifactSet | None:
+    """The set that came of a scan; `None` when there is none, or it cannot be read now."""
+    if view.set_digest is None:
+        return None
+    try:
+        return await operator.call(verbs.ARTIFACTS_SHOW, ById(id=view.set_digest))
+    except ModelForgeError:
+        return None
+
+
+def scan_record(view: ScanView, found: ArtifactSet | None) -> dict[str, Any]:
+    """The scan as data, with the size of what it found."""
+    sizes = {"file_count": found.file_count, "size_bytes": found.size_bytes} if found is not None else {}
+    return {**msgspec.to_builtins(view), **sizes}
+
+
+def scan_card(view: ScanView, found: ArtifactSet | None) -> str:
+    """A scan on the screen."""
+    pairs: list[tuple[str, object]] = [
+        ("scan", view.id),
+        ("node", view.node),
+        ("path", view.path),
+        ("state", view.state),
+        ("set", view.set_digest or text.NOTHING),
+    ]
+    if found is not None:
+        pairs.append(("holds", f"{text.count(found.file_count, 'file')}, {text.size(found.size_bytes)}"))
+        held = [one for one in found.quarantined if one.released_by is None]
+        if held:
+            pairs.append(("quarantined", "\n".join(f"{one.path}: {one.reason}" for one in held[:_SHOWN_MAX])))
+    if view.expected_sha256 is not None:
+        outcome = "equals" if view.set_digest else "to be compared with"
+        pairs.append(("expected", f"{outcome} the list {text.short(view.expected_sha256)}"))
+    if view.failure is not None:
+        pairs.append(("failure", f"{view.failure.code}: {view.failure.message}"))
+    return text.card(pairs, indent=0)
