@@ -85,12 +85,13 @@ class Progress:
             self._write(f"{words}\n")
 
     def measure(self, words: str, done: int, total: int, detail: str) -> None:
-        """How far a phase is: a bar on a terminal, a plain line for each tenth elsewhere."""
+        """How far a phase is: a bar on a terminal, a plain line for each tenth elsewhere; no bar without a `total`."""
         self.phase(words)
         share = min(1.0, done / total) if total > 0 else 0.0
         if self._animate:
             filled = int(share * _BAR_COLUMNS)
-            self._detail = f"[{'#' * filled}{'.' * (_BAR_COLUMNS - filled)}] {share:.0%} {detail}"
+            bar = f"[{'#' * filled}{'.' * (_BAR_COLUMNS - filled)}] {share:.0%} "
+            self._detail = f"{bar if total > 0 else ''}{detail}"
             self.tick()
         elif not self._passing and int(share * 10) > self._tenths:
             self._tenths = int(share * 10)

@@ -88,4 +88,8 @@ def test_completion_knows_commands_subcommands_and_options() -> None:
         item.value for item in complete.get_completions(["probe"], "")
     }
     assert {"enable", "disable", "show", "list"} == {item.value for item in complete.get_completions(["node"], "")}
+    assert {"list", "show", "validate"} == {item.value for item in complete.get_completions(["environment"], "")}
+    assert {"create", "list", "show", "validate"} == {item.value for item in complete.get_completions(["profile"], "")}
+    assert "quarantine" in {item.value for item in complete.get_completions(["artifact"], "q")}
+    assert "--expect-signature" in {item.value for item in complete.get_completions(["artifact", "scan"], "--expect")}
     assert "--wait" in {item.value for item in complete.get_completions(["probe", "queue"], "--w")}

@@ -122,6 +122,8 @@ def test_a_measured_phase_is_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch
     assert "scan hashing [#####...............] 25% 1/4 files" in drawn[-2]
     assert "75%" in drawn[-1]
     assert len(drawn[-1].rstrip("\r")) < 60  # a line that wraps could not be rewritten
+    progress.measure("scan listing", 7, 0, "7 files")
+    assert "scan listing 7 files" in stream.getvalue().rpartition("\x1b[2K")[2]
     progress.finish()
     assert stream.getvalue().endswith("s\n")
 
