@@ -12,21 +12,19 @@ from typing import Final
 
 from bus import verbs
 from bus.messages import api
-from bus.messages.artifacts import ArtifactSet, ScanView
 from bus.messages.gates import Approval, Candidate, ProbeView
 from bus.messages.inventory import NodeView
 from bus.messages.jobs import CancelCommand
 from bus.subjects import Caller
-from controller import api_assessment
+from controller import api_artifacts, api_assessment
 from controller.api_base import MAX_LIST_BYTES, MAX_LIST_ITEMS, ApiContext, Handler, Part, bounded, limit_of
 from controller.fingerprint import Now
 from controller.gates import approvals as approval_gate
-from controller.gates import artifact_sets as set_gate
 from controller.gates import candidates as candidate_gate
 from controller.gates import nodes as node_gate
 from controller.gates import probes as probe_gate
 from controller.gates.probes import silence_of
-from controller.store import approvals, candidates, nodes, probes, scans, sets, trail
+from controller.store import approvals, candidates, nodes, probes, trail
 from controller.store.tx import Tx
 
 
@@ -58,28 +56,6 @@ async def status(ctx: ApiContext, _caller: Caller, _request: api.Nothing) -> api
         faults=bus.faults,
         bus_events=bus.bus_events,
     )
-
-
-async def artifacts_scan(ctx: ApiContext, caller: Caller, request: api.ScanRequest) -> ScanView:
-    """Queue a scan."""
-    return await ctx.store.write(lambda tx: set_gate.scan(tx, ctx.settings, caller, request))
-
-
-async def scans_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> ScanView:
-    """One scan."""
-    return await ctx.store.read(lambda tx: scans.find(tx, request.id))
-
-
-async def artifacts_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.ArtifactSets:
-    """Sets, newest first, without manifests."""
-    limit = limit_of(request)
-    found = await ctx.store.read(lambda tx: bounded(sets.list_sets(tx, limit + 1), limit))
-    return api.ArtifactSets(sets=found.items, truncated=found.truncated)
-
-
-async def artifacts_show(ctx: ApiContext, _caller: Caller, request: api.ById) -> ArtifactSet:
-    """One set with manifest and evidence."""
-    return await ctx.store.read(lambda tx: sets.get(tx, sets.find(tx, request.id)))
 
 
 async def nodes_list(ctx: ApiContext, _caller: Caller, request: api.Page) -> api.Nodes:
@@ -183,12 +159,9 @@ async def audit_list(ctx: ApiContext, _caller: Caller, request: api.AuditRequest
 
 
 USER_HANDLERS: Final[dict[str, Handler]] = {
+    **api_artifacts.HANDLERS,
     **api_assessment.HANDLERS,
     verbs.STATUS.name: status,
-    verbs.ARTIFACTS_SCAN.name: artifacts_scan,
-    verbs.SCANS_SHOW.name: scans_show,
-    verbs.ARTIFACTS_LIST.name: artifacts_list,
-    verbs.ARTIFACTS_SHOW.name: artifacts_show,
     verbs.NODES_LIST.name: nodes_list,
     verbs.NODES_SHOW.name: nodes_show,
     verbs.NODES_SET.name: nodes_set,

@@ -11,6 +11,8 @@ from bus.codec import encode
 from bus.messages import api
 from bus.messages.jobs import AnyCommand
 from bus.subjects import Caller
+from controller.blobs import BlobStore
+from controller.progress import ProgressBoard
 from controller.settings import ControllerSettings
 from controller.store.connection import Store
 
@@ -37,6 +39,7 @@ class ApiContext:
     Attributes:
         publish_command: sends a hint to a node; may be lost, so it never carries the truth.
         status: the bus as the controller sees it now.
+        blobs, progress: large payloads that wait to be used, and how far the running scans are.
     """
 
     store: Store
@@ -45,6 +48,8 @@ class ApiContext:
     started_at: datetime
     publish_command: Callable[[str, AnyCommand], Awaitable[None]]
     status: Callable[[], BusStatus]
+    blobs: BlobStore
+    progress: ProgressBoard
 
 
 Handler = Callable[[ApiContext, Caller, Any], Awaitable[Any]]

@@ -27,12 +27,15 @@ from bus.states import ProbeState
 from controller.admission import Admission
 from controller.api import USER_HANDLERS
 from controller.api_base import ApiContext, BusStatus
+from controller.blobs import BlobStore
 from controller.intake import Intake
 from controller.inventory import InventoryIntake
 from controller.lock import only_one
 from controller.loops import Faults, Wake, keep
 from controller.node_api import Handler, NodeApi
+from controller.node_blobs import NodeBlobs
 from controller.outbox import Outbox
+from controller.progress import ProgressBoard
 from controller.reconcile import Reconciler
 from controller.service import ControllerService
 from controller.settings import ControllerSettings
@@ -58,6 +61,7 @@ class Opened:
     responder: BusClient
     puller: LeasePuller
     counter_store: CounterStore
+    blobs: BlobStore
 
 
 @dataclass(slots=True)
@@ -86,8 +90,11 @@ class Controller:
             store, client, self.settler, interval_s=settings.reconcile_interval_s, lease_ttl_s=settings.lease_ttl_s
         )
         self.outbox = Outbox(store, client, counters, self.reconciler.request)
-        self.sweeper = Sweeper(store, settings)
-        self.intake = Intake(store, client, opened.puller, counters, self.reconciler.request, self.faults)
+        self.progress = ProgressBoard()
+        self.sweeper = Sweeper(store, settings, opened.blobs)
+        self.intake = Intake(
+            store, client, opened.puller, counters, self.reconciler.request, self.faults, opened.blobs, self.progress
+        )
         self.inventory = InventoryIntake(store, self.faults)
         self.admission = Admission(store, self.send_command, settings.prove_wait_s)
         self.service = ControllerService(
@@ -108,8 +115,11 @@ class Controller:
             started_at=self.started_at,
             publish_command=self.hint,
             status=self.bus_status,
+            blobs=opened.blobs,
+            progress=self.progress,
         )
-        handlers: dict[str, Handler] = {**node_api.handlers()}
+        node_blobs = NodeBlobs(opened.store, opened.blobs, self.progress)
+        handlers: dict[str, Handler] = {**node_api.handlers(), **node_blobs.handlers()}
         for verb, handler in USER_HANDLERS.items():
             handlers[verb] = _bound(handler, context)
         return handlers
@@ -271,6 +281,8 @@ async def _open(settings: ControllerSettings, client: ClientSettings, resources:
     resources.enter_context(only_one(settings.ledger.parent))
     store = await resources.enter_async_context(await Store.open(settings.ledger))
     counter_store = await CounterStore.open(settings.counters)
+    blobs = BlobStore.of(settings)
+    resources.callback(blobs.close)
     connections = []
     for name, credentials in (("controller", settings.credentials), ("responder", settings.responder_credentials)):
         connection = Connection(
@@ -281,7 +293,7 @@ async def _open(settings: ControllerSettings, client: ClientSettings, resources:
         connections.append(connected)
     puller = LeasePuller(connections[0], subjects.EVIDENCE_STREAM, subjects.EVIDENCE_CONSUMER)
     resources.push_async_callback(puller.stop)
-    return Opened(store, connections[0], connections[1], puller, counter_store)
+    return Opened(store, connections[0], connections[1], puller, counter_store, blobs)
 
 
 def _make_folder(folder: Path) -> None:

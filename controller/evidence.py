@@ -5,6 +5,7 @@ Nothing here waits for the bus: the loop that pulls, acknowledges and gives back
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
@@ -28,7 +29,7 @@ from controller.evidence_rules import (
     judge_sender,
     judge_timeline,
 )
-from controller.gates import artifact_sets, candidates
+from controller.gates import artifact_sets, candidates, expectations
 from controller.lease_rules import JobSnapshot, LeaseSnapshot
 from controller.store import scans
 from controller.store.probes import log_ref
@@ -43,8 +44,31 @@ FIRST_MOMENT: Final = datetime.min.replace(tzinfo=UTC)
 LAST_MOMENT: Final = datetime.max.replace(tzinfo=UTC)
 
 
-def apply(tx: Tx, message: AnyEvidence, subject_node: str) -> Outcome:
-    """Judge one message and apply it, or audit why not. Every message may be acknowledged after the commit."""
+@dataclass(frozen=True, slots=True)
+class ScanParts:
+    """What a scan that succeeded says it found, read before the transaction, or why that cannot be read."""
+
+    found: tuple[Manifest, SetEvidence] | ModelForgeError
+
+
+def scan_parts(message: ScanFinished, manifest: bytes | None = None, evidence: bytes | None = None) -> ScanParts:
+    """Decode both parts: from the message itself, or from the blobs that it names, when their bytes are given."""
+    try:
+        return ScanParts(
+            (
+                _part(message.manifest_json, manifest, Manifest),
+                _part(message.evidence_json, evidence, SetEvidence),
+            )
+        )
+    except ModelForgeError as error:
+        return ScanParts(error)
+
+
+def apply(tx: Tx, message: AnyEvidence, subject_node: str, parts: ScanParts | None = None) -> Outcome:
+    """Judge one message and apply it, or audit why not. Every message may be acknowledged after the commit.
+
+    `parts` are those of a scan that names blobs; a message that carries its parts needs none.
+    """
     verdict = judge_sender(
         message,
         subject_node,
@@ -58,15 +82,17 @@ def apply(tx: Tx, message: AnyEvidence, subject_node: str) -> Outcome:
         case Refusal():
             return refuse(tx, message, subject_node, verdict)
         case Accept(job, lease):
-            handled = _apply_accepted(tx, message, job, lease)
+            handled = _apply_accepted(tx, message, job, lease, parts)
             return refuse(tx, message, subject_node, handled) if isinstance(handled, Refusal) else handled
 
 
-def _apply_accepted(tx: Tx, message: AnyEvidence, job: JobSnapshot, lease: LeaseSnapshot) -> Outcome | Refusal:
+def _apply_accepted(
+    tx: Tx, message: AnyEvidence, job: JobSnapshot, lease: LeaseSnapshot, parts: ScanParts | None
+) -> Outcome | Refusal:
     if isinstance(message, ScanFinished):
         if job.type == jobs.PROBE:
             return Refusal(ErrorCode.EVIDENCE_REFUSED, "the job is no scan")
-        return _end_scan(tx, message, job, lease)
+        return _end_scan(tx, message, job, lease, parts or scan_parts(message))
     if job.type != jobs.PROBE:
         return Refusal(ErrorCode.EVIDENCE_REFUSED, "the job is no probe")
     state, known = jobs.timeline_of(tx, job.id)
@@ -134,17 +160,12 @@ def _end_probe(tx: Tx, message: ProbeFinished, job: JobSnapshot, lease: LeaseSna
     return Outcome.SUCCEEDED
 
 
-def _end_scan(tx: Tx, message: ScanFinished, job: JobSnapshot, lease: LeaseSnapshot) -> Outcome:
+def _end_scan(tx: Tx, message: ScanFinished, job: JobSnapshot, lease: LeaseSnapshot, parts: ScanParts) -> Outcome:
     tx.run("leases.advance", id=lease.id, sequence=message.sequence)
-    failure, digest = None, None
+    failure: Failure | None = None
+    digest: str | None = None
     if message.outcome == "succeeded":
-        try:
-            manifest = _part(message.manifest_json, Manifest)
-            digest = artifact_sets.record_scan(
-                tx, job.id, job.node, manifest, _part(message.evidence_json, SetEvidence)
-            )
-        except ModelForgeError as error:
-            failure = error.to_failure()
+        digest, failure = _found(tx, job, parts)
     else:
         failure = end_failure(message.outcome, message.failure, cancel_requested=job.cancel_requested)
     event = JobEvent.SUCCEED
@@ -162,10 +183,29 @@ def _end_scan(tx: Tx, message: ScanFinished, job: JobSnapshot, lease: LeaseSnaps
     return Outcome.SUCCEEDED
 
 
-def _part(text: str | None, type_: type[T]) -> T:
-    if text is None:
+def _found(tx: Tx, job: JobSnapshot, parts: ScanParts) -> tuple[str | None, Failure | None]:
+    """Record what the scan found: the set's digest, or why there is none."""
+    try:
+        if isinstance(parts.found, ModelForgeError):
+            raise parts.found
+        manifest, evidence = parts.found
+        artifact_sets.check_manifest(manifest)
+        failure = expectations.mismatch(tx, job.id, manifest)
+        if failure is not None:
+            path = scans.view(tx, job.id).path
+            expectations.lose_other(tx, job.node, path, manifest.digest(), failure, job_id=job.id)
+            return None, failure
+        digest = artifact_sets.record_scan(tx, job.id, job.node, manifest, evidence)
+    except ModelForgeError as error:
+        return None, error.to_failure()
+    expectations.meet(tx, job.id, digest, job.node)
+    return digest, None
+
+
+def _part(text: str | None, blob: bytes | None, type_: type[T]) -> T:
+    if text is None and blob is None:
         raise ModelForgeError(ErrorCode.MALFORMED_MESSAGE, f"a scan that succeeded names no {type_.__name__}")
-    return decode(text.encode(), type_)
+    return decode(blob if blob is not None else str(text).encode(), type_)
 
 
 def _end_detail(lease: LeaseSnapshot, failure: Failure | None) -> dict[str, str]:

@@ -17,9 +17,11 @@ from bus.client import BusClient
 from bus.codec import decode
 from bus.errors import AckAction, ErrorCode, ModelForgeError, Retry
 from bus.lease_puller import ConsumerGone, Delivered, LeasePuller
-from bus.messages.evidence import AnyEvidence
-from controller.evidence import apply
+from bus.messages.evidence import AnyEvidence, ScanFinished
+from controller.blobs import BlobStore, node_place
+from controller.evidence import ScanParts, apply, scan_parts
 from controller.loops import Faults, Wake
+from controller.progress import ProgressBoard
 from controller.store.connection import Store
 from controller.store.tx import Tx
 from observability.counters import Counters, Operation, Outcome
@@ -47,7 +49,11 @@ class Intake:
         counters: Counters,
         on_missing_consumer: Callable[[], None],
         faults: Faults,
+        blobs: BlobStore,
+        progress: ProgressBoard,
     ) -> None:
+        self._blobs = blobs
+        self._progress = progress
         self._faults = faults
         self._on_missing_consumer = on_missing_consumer
         self._reset_wake = Wake()
@@ -150,7 +156,32 @@ class Intake:
     async def _apply(self, delivered: Delivered) -> Outcome:
         node = subjects.parse_node(delivered.subject)
         message: AnyEvidence = decode(delivered.data, AnyEvidence)
-        return await self._store.write(lambda tx: _marked(tx, message, node, delivered.stream_sequence))
+        parts = await self._parts(node, message) if isinstance(message, ScanFinished) else None
+        applied = await self._store.write(lambda tx: _marked(tx, message, node, delivered.stream_sequence, parts))
+        if isinstance(message, ScanFinished) and applied is not Outcome.REFUSED:
+            self._progress.drop(message.job_id)
+            await self._blobs.forget(node_place(node, message.lease_id))
+        return applied
+
+    async def _parts(self, node: str, message: ScanFinished) -> ScanParts | None:
+        """What a scan found, read and decoded before the transaction; a payload that is gone or broken is its failure.
+
+        Raises:
+            ModelForgeError: STORE_UNAVAILABLE when the machine is short of something for the moment.
+        """
+        if message.outcome != "succeeded" or (message.manifest_blob is None and message.evidence_blob is None):
+            return None
+        place = node_place(node, message.lease_id)
+        try:
+            manifest, evidence = [
+                None if blob is None else await self._blobs.read(place, blob)
+                for blob in (message.manifest_blob, message.evidence_blob)
+            ]
+        except ModelForgeError as error:
+            if error.info.retry is Retry.LATER:
+                raise
+            return ScanParts(error)
+        return await asyncio.to_thread(scan_parts, message, manifest, evidence)
 
     async def _end(self, delivered: Delivered, error: ModelForgeError, action: AckAction) -> None:
         """Audit what cannot be read or handled, then end it: it would come back for ever."""
@@ -171,9 +202,9 @@ class Intake:
             _log.warning("evidence on %s was not answered (%s): it will come again", delivered.subject, error.code)
 
 
-def _marked(tx: Tx, message: AnyEvidence, node: str, stream_sequence: int) -> Outcome:
+def _marked(tx: Tx, message: AnyEvidence, node: str, stream_sequence: int, parts: ScanParts | None) -> Outcome:
     tx.run("streams.mark", stream=subjects.EVIDENCE_STREAM, sequence=stream_sequence)
-    return apply(tx, message, node)
+    return apply(tx, message, node, parts)
 
 
 def _unreadable(tx: Tx, delivered: Delivered, error: ModelForgeError) -> None:

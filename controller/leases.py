@@ -96,6 +96,20 @@ def renew(tx: Tx, node: str, request: api.RenewRequest, ttl_s: float) -> api.Any
     return api.Fenced(failure=_refused(tx, node, known, "renew-refused", error))
 
 
+def holder(tx: Tx, node: str, boot_id: str, lease_id: str, token: str) -> JobSnapshot | ModelForgeError:
+    """The job that this boot of this node works on under the lease, or why it does not (spec P4); changes nothing."""
+    lease = jobs.find_lease(tx, lease_id)
+    code = decide_renew(lease, node, boot_id, token, tx.at)
+    if code is None and boots.is_dead(tx, node, boot_id):
+        code = ErrorCode.BOOT_SUPERSEDED
+    job = None if lease is None else jobs.find(tx, lease.job_id)
+    if code is None and job is not None and not job.terminal:
+        return job
+    over = code in {None, ErrorCode.LEASE_FENCED}
+    message = "the lease is over" if over else "this is not the holder of the lease"
+    return ModelForgeError(code or ErrorCode.LEASE_FENCED, message)
+
+
 def refuse(tx: Tx, node: str, request: api.RefuseRequest, failure: Failure) -> api.Refused:
     """End a job that its node cannot do, whatever its message says; it is failed typed, never lost.
 

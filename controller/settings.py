@@ -31,6 +31,10 @@ class ControllerSettings(Settings, frozen=True, kw_only=True):
         prove_wait_s: how long an admitted boot has to show that it lives when another one knocks.
         max_attempts: how often a scan or probe may be claimed.
         scan_max_files: bound of one scan.
+        blob_caller_mib: large payloads of one node or user that wait to be used, in all.
+        blob_total_mib: the same of all nodes and users.
+        blob_keep_s: a payload that nobody touched for this long is removed.
+        blob_sweep_s: how often such payloads are looked for.
         scan_deadline_s: a scan ends typed after this long, queued or not.
         probe_queue_wait_s: how long a probe may wait in the queue, on top of its profile's budget for each attempt.
         request_timeout_s: bound of one request's handling.
@@ -53,7 +57,11 @@ class ControllerSettings(Settings, frozen=True, kw_only=True):
     sweep_interval_s: Seconds = 1.0
     prove_wait_s: Seconds = 2.0
     max_attempts: Count = 3
-    scan_max_files: Count = 10_000
+    scan_max_files: Count = 20_000
+    blob_caller_mib: Count = 128
+    blob_total_mib: Count = 1_024
+    blob_keep_s: Seconds = 21_600.0
+    blob_sweep_s: Seconds = 60.0
     scan_deadline_s: Seconds = 3_600.0
     probe_queue_wait_s: Seconds = 3_600.0
     request_timeout_s: Seconds = 30.0
@@ -68,6 +76,11 @@ class ControllerSettings(Settings, frozen=True, kw_only=True):
     def ledger(self) -> Path:
         """The ledger's file."""
         return Path(self.state) / "ledger.db"
+
+    @property
+    def blobs(self) -> Path:
+        """The folder of large payloads that wait to be used."""
+        return Path(self.state) / "blobs"
 
     @property
     def counters(self) -> Path:

@@ -6,9 +6,12 @@ Each sweep is one bounded transaction. The first one runs after every active lea
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from typing import Final
 
 from controller import jobs, leases
+from controller.blobs import BlobStore
 from controller.liveness import Liveness, classify
 from controller.settings import ControllerSettings
 from controller.store import nodes
@@ -19,12 +22,15 @@ from controller.store.tx import Tx
 
 MAX_SWEEP_ROWS: Final = 200
 MAX_NODES: Final = 2_000
+_log: Final = logging.getLogger("controller.sweeps")
 
 
 class Sweeper:
     """Runs the sweeps."""
 
-    def __init__(self, store: Store, settings: ControllerSettings) -> None:
+    def __init__(self, store: Store, settings: ControllerSettings, blobs: BlobStore) -> None:
+        self._blobs = blobs
+        self._blobs_at_s = 0.0
         self._store = store
         self._settings = settings
         self._silence = Silence(doubtful_after_s=settings.doubtful_after_s, offline_after_s=settings.offline_after_s)
@@ -42,6 +48,7 @@ class Sweeper:
         """
         await self._store.write(sweep)
         await self.watch_nodes()
+        await self.sweep_blobs()
         await asyncio.sleep(self._settings.sweep_interval_s)
 
     async def watch_nodes(self) -> None:
@@ -51,6 +58,18 @@ class Sweeper:
         if changed:
             await self._store.write(lambda tx: _tell_liveness(tx, changed, self._silence))
         self._liveness = words
+
+    async def sweep_blobs(self) -> None:
+        """Now and then, remove payloads that were never used, or were used just before a crash.
+
+        Raises:
+            ModelForgeError: STORE_UNAVAILABLE.
+        """
+        if time.monotonic() >= self._blobs_at_s:
+            removed = await self._blobs.sweep(self._settings.blob_keep_s)
+            self._blobs_at_s = time.monotonic() + self._settings.blob_sweep_s
+            if removed:
+                _log.info("%d payloads that nobody used were removed", removed)
 
     def _words(self, tx: Tx) -> dict[str, Liveness]:
         silence = self._silence

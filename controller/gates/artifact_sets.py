@@ -15,13 +15,16 @@ from bus.messages.artifacts import Manifest, ScanView, SetEvidence
 from bus.messages.jobs import ScanJob
 from bus.subjects import Caller
 from bus.text import clean_line
-from controller.gates import work
+from controller.gates import expectations, quarantine, work
 from controller.gates.caller import actor_of, request_key
+from controller.gates.expectations import Expected
 from controller.settings import ControllerSettings
 from controller.store import nodes, scans, sets
 from controller.store.tx import Tx
 
 MAX_PATH_CHARS: Final = 1_024
+MAX_PROBLEM_CHARS: Final = 500
+NO_FILE: Final = "none named"
 # What a probe says of bytes that are no longer those of the set, and a scan of a folder that is no longer there.
 CHANGED: Final = frozenset({ErrorCode.ARTIFACT_CHANGED.value})
 GONE: Final = frozenset(
@@ -29,21 +32,32 @@ GONE: Final = frozenset(
 )
 
 
-def scan(tx: Tx, settings: ControllerSettings, caller: Caller, request: ScanRequest) -> ScanView:
+def scan(
+    tx: Tx, settings: ControllerSettings, caller: Caller, request: ScanRequest, expected: Expected | None = None
+) -> ScanView:
     """Queue a scan of a folder below the node's artifact root. A repeated request gives the same scan.
 
+    `expected` is the list that the request names, as it was read. A repeat needs it no more: it was used by then.
+
     Raises:
-        ModelForgeError: NODE_UNKNOWN, PATH_OUTSIDE_ROOT, INVALID_ARGUMENT.
+        ModelForgeError: NODE_UNKNOWN, PATH_OUTSIDE_ROOT, INVALID_ARGUMENT, BLOB_REFUSED.
     """
     key = request_key(caller, request.request_id)
     path = relative_path(request.path)
     before = work.known(tx, key, "scan")
     if before is not None:
-        return _same_scan(scans.view(tx, before), request.node, path)
+        return _same_scan(scans.view(tx, before), request, path)
     node = nodes.view(tx, request.node)
     scan_id = ids.new_id(ids.SCAN)
     deadline_at = tx.at + timedelta(seconds=settings.scan_deadline_s)
-    job = ScanJob(job_id=scan_id, node=node.name, path=path, max_files=settings.scan_max_files, deadline_at=deadline_at)
+    job = ScanJob(
+        job_id=scan_id,
+        node=node.name,
+        path=path,
+        max_files=settings.scan_max_files,
+        deadline_at=deadline_at,
+        fresh=request.fresh,
+    )
     work.put(
         tx,
         work.Order(
@@ -56,12 +70,17 @@ def scan(tx: Tx, settings: ControllerSettings, caller: Caller, request: ScanRequ
         ),
     )
     scans.insert(tx, scan_id, path)
-    tx.audit("scan", scan_id, "queued", actor_of(caller), detail={"node": node.name, "path": path})
+    detail = {"node": node.name, "path": path}
+    if expected is not None:
+        expectations.require(tx, scan_id, expected, caller.name)
+        detail |= {"list": expected.source.source_sha256, "kind": expected.source.kind}
+    tx.audit("scan", scan_id, "queued", actor_of(caller), detail=detail)
     return scans.view(tx, scan_id)
 
 
-def _same_scan(view: ScanView, node: str, path: str) -> ScanView:
-    if (view.node, view.path) != (node, path):
+def _same_scan(view: ScanView, request: ScanRequest, path: str) -> ScanView:
+    required = None if request.expected is None else request.expected.source_sha256
+    if (view.node, view.path, view.expected_sha256) != (request.node, path, required):
         raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, "request_id was used for another scan")
     return view
 
@@ -88,6 +107,7 @@ def record_scan(tx: Tx, scan_id: str, node: str, manifest: Manifest, evidence: S
     """Store what a scan found, in the transaction that ends its job; the set's digest.
 
     A later scan of the same place that finds another set moves the place to it: what rested on the old one is stale.
+    A pickle that would run code is quarantined in this same transaction (spec A4).
 
     Raises:
         ModelForgeError: UNKNOWN_ID for an unknown scan, EVIDENCE_REFUSED when the scan belongs to another node or the
@@ -98,7 +118,8 @@ def record_scan(tx: Tx, scan_id: str, node: str, manifest: Manifest, evidence: S
         raise ModelForgeError(ErrorCode.EVIDENCE_REFUSED, f"the scan {scan_id} belongs to {view.node}, not to {node}")
     check_manifest(manifest)
     digest = manifest.digest()
-    is_new = sets.put(tx, digest, manifest, _received(evidence, manifest))
+    kept = _received(evidence, manifest)
+    is_new = sets.put(tx, digest, manifest, kept)
     before = sets.place(tx, node=node, path=view.path, digest=digest, scan_id=scan_id)
     scans.set_result(tx, scan_id, digest)
     place = {"node": node, "path": view.path, "scan": scan_id}
@@ -107,14 +128,31 @@ def record_scan(tx: Tx, scan_id: str, node: str, manifest: Manifest, evidence: S
         size = {"files": len(manifest.files), "size_bytes": manifest.size_bytes}
         tx.audit("set", digest, "recorded", actor, detail={**place, **size})
     if before is not None and before != digest:
-        tx.audit("set", before, "replaced", actor, detail={**place, "by": digest})
+        changes = _changes(sets.manifest(tx, before), manifest)
+        tx.audit("set", before, "replaced", actor, detail={**place, "by": digest, **changes})
     if before != digest:
         tx.audit("set", digest, "located", actor, detail=place)
+    quarantine.judge(tx, digest, manifest, kept)
     return digest
 
 
+def _changes(before: Manifest, after: Manifest) -> dict[str, str]:
+    """What of the members differs, by name: the first few of each kind, and how many there are."""
+    old = {file.path: file.sha256 for file in before.files}
+    new = {file.path: file.sha256 for file in after.files}
+    groups = {
+        "changed": [path for path, sha256 in new.items() if old.get(path, sha256) != sha256],
+        "added": [path for path in new if path not in old],
+        "removed": [path for path in old if path not in new],
+    }
+    return {word: expectations.shown(paths) for word, paths in groups.items() if paths}
+
+
 def location_lost(tx: Tx, node: str, path: str, failure: Failure, *, job_id: str, digest: str | None = None) -> None:
-    """A node found that a place no longer holds its set: what rests on it is stale from this transaction on.
+    """A node found that a place does not hold its set any more: what rests on it is stale from this transaction on.
+
+    A scan whose folder is gone takes the place off the record. A probe that met another byte marks the place as
+    corrupt and names the file: it stays on record, and a later scan sets it right.
 
     Args:
         tx: the transaction that commits the node's word.
@@ -122,16 +160,20 @@ def location_lost(tx: Tx, node: str, path: str, failure: Failure, *, job_id: str
         path: the place, below the node's artifact root.
         failure: what the node found; a code that says nothing about the place changes nothing.
         job_id: the scan or probe that found it.
-        digest: the set that was looked for; a place that holds another one by now is left as it is.
+        digest: the set that the probe looked for; a place that holds another one by now is left as it is.
     """
-    if failure.code not in (CHANGED if digest is not None else GONE):
-        return
-    if digest is not None and not sets.lies_at(tx, digest, node, path):
-        return
-    lost = sets.lose(tx, node, path)
-    if lost is not None:
-        detail = {"node": node, "path": path, "code": failure.code, "found_by": job_id}
-        tx.audit("set", lost, "location-lost", f"node:{node}", detail=detail)
+    detail = {"node": node, "path": path, "code": failure.code, "found_by": job_id}
+    actor = f"node:{node}"
+    if digest is None:
+        lost = sets.lose(tx, node, path) if failure.code in GONE else None
+        if lost is not None:
+            tx.audit("set", lost, "location-lost", actor, detail=detail)
+    elif failure.code in CHANGED and sets.lies_at(tx, digest, node, path):
+        file = failure.context.get("file")
+        problem = clean_line(failure.message.removeprefix(f"{file}: "), MAX_PROBLEM_CHARS) or failure.code
+        sets.corrupt(tx, node, path, file=file, problem=problem, found_by=job_id)
+        found = {"file": file or NO_FILE, "problem": problem}
+        tx.audit("set", digest, "location-corrupt", actor, detail={**detail, **found})
 
 
 def _received(evidence: SetEvidence, manifest: Manifest) -> SetEvidence:

@@ -6,9 +6,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bus import ids
+from bus.digest import canonical_json
 from bus.errors import ErrorCode, Failure, ModelForgeError
 from bus.messages.api import CancelRequest, QueueProbeRequest
 from bus.messages.artifacts import Manifest
+from bus.messages.blobs import MAX_INLINE_BYTES
 from bus.messages.gates import Approval, Assessment, ProbeView
 from bus.messages.jobs import ProbeJob
 from bus.messages.profiles import ProfileView
@@ -192,13 +194,17 @@ def _job(
     request: QueueProbeRequest,
     deadline_at: datetime,
 ) -> ProbeJob:
+    # The node fetches a large one by range: a job is one message (`blob.get`).
+    size_bytes = len(canonical_json(manifest))
+    left_out = size_bytes > MAX_INLINE_BYTES
     return ProbeJob(
         job_id=probe_id,
         node=assessment.node,
         probe_type="embedding_fixed_input",
         location=location,
         set_digest=assessment.set_digest,
-        manifest=manifest,
+        manifest=None if left_out else manifest,
+        manifest_bytes=size_bytes if left_out else 0,
         profile=profile.profile,
         profile_id=profile.id,
         environment_id=assessment.environment_id,

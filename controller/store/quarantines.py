@@ -44,6 +44,11 @@ def of_set(tx: Tx, digest: str) -> tuple[Quarantine, ...]:
     )
 
 
+def sets_with(tx: Tx, sha256: str, limit: int) -> tuple[str, ...]:
+    """The sets that have a member of these quarantined bytes."""
+    return tuple(row["set_digest"] for row in tx.all("quarantines.sets_with", sha256=sha256, limit=limit))
+
+
 def newest_of_set(tx: Tx, digest: str) -> datetime | None:
     """When the newest quarantine that concerns this set was made."""
     row = tx.one("quarantines.newest_of_set", set_digest=digest)

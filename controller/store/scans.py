@@ -39,6 +39,7 @@ def view(tx: Tx, scan_id: str) -> ScanView:
         finished_at=optional_time(row["finished_at"]),
         set_digest=row["set_digest"],
         failure=optional_json(row["failure"], Failure),
+        expected_sha256=row["source_sha256"],
     )
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from bus.digest import PREFIX, sha256_hex
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.artifacts import ArtifactSet, Manifest, SetEvidence, SetLocation
-from controller.store import resolve
+from controller.store import expectations, quarantines, resolve
 from controller.store.rows import Row, from_json, json_text, optional_time, time_of
 from controller.store.tx import Tx
 
 MAX_LOCATIONS = 1_000
+# In a list of sets; a set by itself shows all.
+MAX_SHOWN_QUARANTINES = 20
 
 
 def find(tx: Tx, typed: str) -> str:
@@ -36,18 +38,32 @@ def get(tx: Tx, digest: str) -> ArtifactSet:
         size_bytes=row["size_bytes"],
         created_at=time_of(row["created_at"]),
         locations=locations(tx, digest),
+        quarantined=quarantines.of_set(tx, digest),
+        expectations=expectations.of_set(tx, digest),
         manifest=from_json(row["manifest"], Manifest),
         evidence=from_json(row["evidence"], SetEvidence),
     )
 
 
 def list_sets(tx: Tx, limit: int) -> tuple[ArtifactSet, ...]:
-    """Sets without manifest and evidence, newest first."""
+    """Sets without manifest and evidence, newest first; of what is quarantined in one, the first few."""
     return tuple(_summary(tx, row) for row in tx.all("sets.list", limit=limit))
 
 
-def evidence_digest(tx: Tx, digest: str) -> str:
-    """`sha256:<hex>` of what the scan read of the set's headers and documents, as it is stored.
+def manifest(tx: Tx, digest: str) -> Manifest:
+    """The members of one set, by its whole digest.
+
+    Raises:
+        ModelForgeError: UNKNOWN_ID.
+    """
+    row = tx.one("sets.manifest", digest=digest)
+    if row is None:
+        raise ModelForgeError(ErrorCode.UNKNOWN_ID, f"there is no artifact set {digest}")
+    return from_json(row["manifest"], Manifest)
+
+
+def evidence_text(tx: Tx, digest: str) -> str:
+    """What the scan read of the set's headers and documents, canonical JSON as it is stored.
 
     Raises:
         ModelForgeError: UNKNOWN_ID.
@@ -55,22 +71,28 @@ def evidence_digest(tx: Tx, digest: str) -> str:
     row = tx.one("sets.evidence", digest=digest)
     if row is None:
         raise ModelForgeError(ErrorCode.UNKNOWN_ID, f"there is no artifact set {digest}")
-    return PREFIX + sha256_hex(row["evidence"].encode())
+    text: str = row["evidence"]
+    return text
 
 
-def put(tx: Tx, digest: str, manifest: Manifest, evidence: SetEvidence) -> bool:
+def evidence_digest(tx: Tx, digest: str) -> str:
+    """`sha256:<hex>` of `evidence_text`."""
+    return PREFIX + sha256_hex(evidence_text(tx, digest).encode())
+
+
+def put(tx: Tx, digest: str, members: Manifest, evidence: SetEvidence) -> bool:
     """Store a set; was it new? A set that is known keeps its manifest and takes the newest reading of its headers."""
-    row = tx.one("sets.get", digest=digest)
-    if row is None:
+    if tx.one("sets.exists", digest=digest) is None:
         tx.run(
             "sets.insert",
             digest=digest,
-            manifest=json_text(manifest),
+            manifest=json_text(members),
             evidence=json_text(evidence),
-            file_count=len(manifest.files),
-            size_bytes=manifest.size_bytes,
+            file_count=len(members.files),
+            size_bytes=members.size_bytes,
             at=tx.at,
         )
+        quarantines.mark(tx, digest, members)
         return True
     tx.run("sets.update_evidence", digest=digest, evidence=json_text(evidence))
     return False
@@ -78,9 +100,9 @@ def put(tx: Tx, digest: str, manifest: Manifest, evidence: SetEvidence) -> bool:
 
 def place(tx: Tx, *, node: str, path: str, digest: str, scan_id: str) -> str | None:
     """Record that the set lies at this place now; the digest that lay there before, if any."""
-    row = tx.one("sets.at_place", node=node, path=path)
+    before = at_place(tx, node, path)
     tx.run("sets.place", node=node, path=path, set_digest=digest, scan_id=scan_id, at=tx.at)
-    return None if row is None else row["set_digest"]
+    return before
 
 
 def locations(tx: Tx, digest: str) -> tuple[SetLocation, ...]:
@@ -109,15 +131,20 @@ def location_on(tx: Tx, digest: str, node: str) -> str | None:
 
 def lies_at(tx: Tx, digest: str, node: str, path: str) -> bool:
     """Is this set what the newest word on the place says?"""
+    return at_place(tx, node, path) == digest
+
+
+def at_place(tx: Tx, node: str, path: str) -> str | None:
+    """The digest of the set that the place holds on record, if any."""
     row = tx.one("sets.at_place", node=node, path=path)
-    return row is not None and row["set_digest"] == digest
+    return None if row is None else row["set_digest"]
 
 
 def lose(tx: Tx, node: str, path: str) -> str | None:
     """Take the place off the record; the digest of the set that lay there, if any."""
-    row = tx.one("sets.at_place", node=node, path=path)
+    before = at_place(tx, node, path)
     tx.run("sets.lose", node=node, path=path)
-    return None if row is None else row["set_digest"]
+    return before
 
 
 def corrupt(tx: Tx, node: str, path: str, *, file: str | None, problem: str, found_by: str) -> None:
@@ -145,4 +172,6 @@ def _summary(tx: Tx, row: Row) -> ArtifactSet:
         size_bytes=row["size_bytes"],
         created_at=time_of(row["created_at"]),
         locations=locations(tx, row["digest"]),
+        quarantined=quarantines.of_set(tx, row["digest"])[:MAX_SHOWN_QUARANTINES],
+        expectations=expectations.of_set(tx, row["digest"]),
     )

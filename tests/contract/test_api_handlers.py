@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from bus.codec import decode, encode
+from bus.digest import sha256_hex
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages import api
+from bus.messages.artifacts import BlobRef
+from bus.messages.blobs import BlobPut
 from bus.states import ProbeEvent
 from bus.verbs import USER_VERBS
 from controller.api import USER_HANDLERS
@@ -45,6 +48,12 @@ async def test_every_reply_has_the_type_that_the_table_promises(tmp_path: Path) 
             "artifacts.scan": api.ScanRequest(node=NODE, path="x", request_id="one"),
             "scans.show": api.ById(id=scan_id),
             "artifacts.show": api.ById(id=assessment.set_digest),
+            "artifacts.files": api.FilesRequest(id=assessment.set_digest),
+            "artifacts.quarantine": api.QuarantineRequest(
+                set_digest=assessment.set_digest, path="config.json", reason="why"
+            ),
+            "blobs.put": BlobPut(blob=BlobRef(sha256=sha256_hex(b"x"), size_bytes=1), offset=0, data=b"x"),
+            "environments.show": api.ById(id=NODE),
             "profiles.create": api.ProfileRequest(profile=(await lab.profile(name="other")).profile),
             "profiles.show": api.ById(id="cpu"),
             "nodes.show": api.ById(id=NODE),
@@ -60,7 +69,8 @@ async def test_every_reply_has_the_type_that_the_table_promises(tmp_path: Path) 
             "candidates.show": api.ById(id=candidate_id),
             "audit.list": api.AuditRequest(id=done.id),
         }
-        order = sorted(USER_VERBS, key=lambda verb: (verb.name == "approvals.add", verb.name == "approvals.revoke"))
+        last = ("approvals.add", "approvals.revoke", "artifacts.quarantine")
+        order = sorted(USER_VERBS, key=lambda verb: (verb.name in last, verb.name))
         for verb in order:
             request = requests.get(verb.name) or verb.request()
             assert decode(encode(request), verb.request) == request

@@ -7,11 +7,18 @@ from pathlib import Path
 import pytest
 
 from adapters.payloads import EMBEDDING_INPUT
+from bus import ids
+from bus.codec import decode
+from bus.digest import canonical_json
 from bus.errors import ErrorCode
 from bus.messages import api
 from bus.messages.artifacts import SetEvidence, WeightFacts
+from bus.messages.blobs import MAX_INLINE_BYTES
+from bus.messages.jobs import MAX_JOB_BYTES, ProbeJob, ScanJob
 from bus.streams import STREAMS
-from controller.gates import artifact_sets
+from bus.subjects import Caller
+from controller.gates import artifact_sets, work
+from controller.store import sets
 from tests.support.gates import counts, refused
 from tests.support.ledger import (
     NODE,
@@ -119,29 +126,35 @@ async def test_what_a_node_sends_about_a_set_is_cleaned_and_bounded(tmp_path: Pa
         await refused(record, ErrorCode.EVIDENCE_REFUSED)
 
 
-async def test_a_job_that_passes_the_gate_is_one_that_the_stream_takes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shards", [0, 2_500, 10_000])
+async def test_a_job_carries_its_manifest_only_where_it_fits(tmp_path: Path, shards: int) -> None:
     async with open_lab(tmp_path) as lab:
         await lab.hello()
-        digest = await lab.scan({**model_files(), **{f"shards/part-{number:05}.txt": b"" for number in range(2_500)}})
+        digest = await lab.scan({**model_files(), **{f"shards/part-{number:05}.txt": b"" for number in range(shards)}})
         await lab.profile()
         assessment = await lab.assess(digest)
         await lab.approve(digest)
         await lab.queue(assessment.id)
-        [job] = await lab.rows(
-            "SELECT length(payload) AS size_bytes FROM outbox WHERE topic = 'job' AND subject LIKE '%prb-%'"
-        )
-        [stream] = [one for one in STREAMS if one["name"] == "MF_JOBS"]
-        assert 256 * 1024 < job["size_bytes"] <= stream["max_msg_size"]
+        [row] = await lab.rows("SELECT payload FROM outbox WHERE topic = 'job' AND subject LIKE '%prb-%'")
+        manifest = await lab.store.read(lambda tx: sets.manifest(tx, digest))
+    job = decode(row["payload"], ProbeJob)
+    [stream] = [one for one in STREAMS if one["name"] == "MF_JOBS"]
+    assert len(row["payload"]) <= MAX_INLINE_BYTES + 4_096 < stream["max_msg_size"]
+    assert len(manifest.files) == len(model_files()) + shards
+    if shards:
+        assert (job.manifest, job.manifest_bytes) == (None, len(canonical_json(manifest)))
+    else:
+        assert (job.manifest, job.manifest_bytes) == (manifest, 0)
 
 
 async def test_a_job_that_the_bus_cannot_carry_never_reaches_the_outbox(tmp_path: Path) -> None:
     async with open_lab(tmp_path) as lab:
         await lab.hello()
-        extra = {f"{'folder' * 20}/{number:05}": b"" for number in range(5_000)}
-        digest = await lab.scan({**model_files(), **extra})
-        await lab.profile()
-        assessment = await lab.assess(digest)
-        await lab.approve(digest)
         before = await counts(lab)
-        await refused(lab.queue(assessment.id), ErrorCode.MESSAGE_TOO_LARGE)
+        job = ScanJob(job_id="scn-0000000000", node=NODE, path="x" * MAX_JOB_BYTES, max_files=1, deadline_at=ids.now())
+        order = work.Order(
+            type="scan", job=job, request_key="alice:one", max_attempts=1, deadline_at=job.deadline_at,
+            caller=Caller("user", "alice", "artifacts.scan"),
+        )  # fmt: skip
+        await refused(lab.store.write(lambda tx: work.put(tx, order)), ErrorCode.MESSAGE_TOO_LARGE)
         assert await counts(lab) == before

@@ -6,7 +6,7 @@ import io
 import json
 import struct
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,9 @@ from bus.subjects import Caller
 from controller import boots, jobs
 from controller.api import USER_HANDLERS
 from controller.api_base import ApiContext, BusStatus
+from controller.blobs import BlobStore
 from controller.gates import artifact_sets, candidates
+from controller.progress import ProgressBoard
 from controller.settings import ControllerSettings
 from controller.store.connection import Store
 from controller.store.tx import Tx
@@ -261,14 +263,20 @@ async def open_lab(folder: Path, **changes: Any) -> AsyncIterator[Lab]:
     async def publish(node: str, command: AnyCommand) -> None:
         commands.append((node, command))
 
-    async with await Store.open(folder / "ledger.db") as store:
+    chosen = settings(**{"state": str(folder), **changes})
+    blobs = BlobStore.of(chosen)
+    async with AsyncExitStack() as resources:
+        resources.callback(blobs.close)
+        store = await resources.enter_async_context(await Store.open(folder / "ledger.db"))
         context = ApiContext(
             store=store,
-            settings=settings(**changes),
+            settings=chosen,
             boot_id=ids.new_boot_id(),
             started_at=ids.now(),
             publish_command=publish,
             status=lambda: BusStatus(streams={"MF_JOBS": "ok"}),
+            blobs=blobs,
+            progress=ProgressBoard(),
         )
         yield Lab(store, context, commands)
 

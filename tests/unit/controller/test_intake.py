@@ -12,8 +12,10 @@ from bus.codec import encode
 from bus.errors import CODES, AckAction, ErrorCode, ModelForgeError, Retry
 from bus.lease_puller import Delivered, LeasePuller
 from bus.messages.evidence import ProbePhase
+from controller.blobs import BlobStore
 from controller.intake import MAX_DELIVERIES, Intake
 from controller.loops import Faults
+from controller.progress import ProgressBoard
 from controller.store.connection import Store
 from observability.counters import Counters, Operation, Outcome
 from observability.vitals import Loop
@@ -38,7 +40,7 @@ class Bench:
         self.faults = Faults()
         self.intake = Intake(
             cast("Store", self), cast("BusClient", self), cast("LeasePuller", None), self.counters, lambda: None,
-            self.faults,
+            self.faults, cast("BlobStore", None), ProgressBoard(),
         )  # fmt: skip
 
     async def write(self, _change: Callable[[Any], Any]) -> Outcome:
