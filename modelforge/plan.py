@@ -25,6 +25,7 @@ from modelforge.state import StateFolder, StateLock
 from node_agent.settings import NodeSettings
 
 _DEFAULT_ROOT: Final = "artifacts"
+_NODE_PATHS: Final = ("artifact_root", "scratch", "cache", "environment")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +79,17 @@ def make_plan(
         server=server,
         up=up,
         controller=msgspec.structs.asdict(controller),
-        node={**msgspec.structs.asdict(local.value), "artifact_root": _absolute(local.value.artifact_root)},
+        node=_node_section(local.value),
         make_artifact_root=local.value.artifact_root == str(state / _DEFAULT_ROOT),
     )
     _check_surroundings(plan)
     return plan
+
+
+def _node_section(node: NodeSettings) -> dict[str, object]:
+    """The agent's section; it works in another folder, so every path that was given is made absolute here."""
+    values = msgspec.structs.asdict(node)
+    return {**values, **{key: _absolute(values[key]) for key in _NODE_PATHS if values[key]}}
 
 
 def _absolute(path: str) -> str:

@@ -97,8 +97,8 @@ def derived_controller(state: Path) -> dict[str, str]:
 
 
 def derived_node(state: Path) -> dict[str, str]:
-    """The local node of `up`, and its artifact root when none is named."""
-    return {"name": "local", "artifact_root": str(state / "artifacts")}
+    """The local node of `up`, its artifact root when none is named, and where it keeps the digests of its scans."""
+    return {"name": "local", "artifact_root": str(state / "artifacts"), "cache": str(state / "cache")}
 
 
 def all_sections(file: Path | None, state: Path) -> dict[str, Loaded[Any]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
@@ -14,6 +14,8 @@ from bus.messages.artifacts import FileEntry, Manifest
 from node_agent.artifact_root import ArtifactRoot, Member, Stamp, changed
 
 _DEFAULT_THREADS: Final = 2
+# Large enough that the interpreter's own work between two reads does not count, small enough for a processor's cache.
+BLOCK_BYTES: Final = 1024 * 1024
 
 
 class Watch:
@@ -32,23 +34,11 @@ class Watch:
         if self._stop.is_set():
             raise ModelForgeError(ErrorCode.CANCELLED, "the files were not read to the end")
 
+    def begins(self, member: Member) -> None:
+        """A file is about to be read; any thread says it."""
 
-class _WatchedFile(io.FileIO):
-    """A file that stops reading when it is told to, or when it turns out longer than it was."""
-
-    def __init__(self, fd: int, member: Member, watch: Watch) -> None:
-        super().__init__(fd, closefd=False)
-        self._member = member
-        self._watch = watch
-        self._seen_bytes = 0
-
-    def readinto(self, buffer: object, /) -> int:
-        self._watch.check()
-        count = super().readinto(buffer)  # type: ignore[arg-type]  # whatever hashlib hands over is a buffer
-        self._seen_bytes += count
-        if self._seen_bytes > self._member.stamp.size_bytes:
-            raise changed(self._member.path, "it grew while it was read")
-        return count
+    def advance(self, *, files: int = 0, size_bytes: int = 0) -> None:
+        """So many more files are done, and so many more bytes; any thread says it, at every block."""
 
 
 def hash_files(root: ArtifactRoot, folder: str, members: tuple[Member, ...], watch: Watch) -> Manifest:
@@ -58,31 +48,111 @@ def hash_files(root: ArtifactRoot, folder: str, members: tuple[Member, ...], wat
         ModelForgeError: ARTIFACT_CHANGED when a file changed while it was read, ARTIFACT_UNREADABLE,
             PATH_OUTSIDE_ROOT, CANCELLED.
     """
+    digests = digests_of(root, folder, members, watch)
+    return Manifest(files=tuple(entry_of(member, digests[member.path]) for member in members))
+
+
+def entry_of(member: Member, sha256: str) -> FileEntry:
+    """The manifest's line of a file."""
+    return FileEntry(path=member.path, size_bytes=member.stamp.size_bytes, sha256=sha256)
+
+
+def digests_of(root: ArtifactRoot, folder: str, members: tuple[Member, ...], watch: Watch) -> dict[str, str]:
+    """SHA-256 by path, each file read once; raises as `hash_files`.
+
+    Every thread takes the next file when it has ended one, the largest first: so the last ones to end are small. A task
+    for each file would cost more than a small file.
+    """
+    if not members:
+        return {}
+    queue = _Shared(iter(sorted(members, key=lambda member: -member.stamp.size_bytes)))
+    digests: dict[str, str] = {}
     with ThreadPoolExecutor(watch.threads, thread_name_prefix="hash") as pool:
-        futures = [pool.submit(_hash_one, root, folder, member, watch) for member in members]
+        futures = [pool.submit(_work, root, folder, queue, watch) for _ in range(min(watch.threads, len(members)))]
         try:
-            return Manifest(files=tuple(future.result() for future in futures))
+            for future in futures:
+                digests |= future.result()
         except BaseException:
             # Or the other threads would read gigabytes for an answer that nobody wants any more.
-            _abandon(futures, watch)
+            _abandon(futures, queue, watch)
             raise
+    return digests
 
 
-def _abandon(futures: list[Future[FileEntry]], watch: Watch) -> None:
+class _Shared:
+    """An iterator that several threads take from."""
+
+    def __init__(self, members: Iterator[Member]) -> None:
+        self._members = members
+        self._lock = threading.Lock()
+
+    def take(self) -> Member | None:
+        with self._lock:
+            return next(self._members, None)
+
+    def empty(self) -> None:
+        with self._lock:
+            self._members = iter(())
+
+
+def _abandon(futures: list[Future[dict[str, str]]], queue: _Shared, watch: Watch) -> None:
+    queue.empty()
     for future in futures:
         future.cancel()
     watch.cancel()
 
 
-def _hash_one(root: ArtifactRoot, folder: str, member: Member, watch: Watch) -> FileEntry:
-    watch.check()
-    with root.open_member(folder, member) as fd:
+def _work(root: ArtifactRoot, folder: str, queue: _Shared, watch: Watch) -> dict[str, str]:
+    buffer = memoryview(bytearray(BLOCK_BYTES))
+    digests: dict[str, str] = {}
+    while (member := queue.take()) is not None:
         try:
-            with _WatchedFile(fd, member, watch) as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            message = f"{member.path}: {error.strerror or 'cannot be read'}"
-            raise ModelForgeError(ErrorCode.ARTIFACT_UNREADABLE, message, file=member.path) from error
-        if Stamp.of(os.fstat(fd)) != member.stamp:
-            raise changed(member.path, "it changed while it was read")
-    return FileEntry(path=member.path, size_bytes=member.stamp.size_bytes, sha256=digest)
+            digests[member.path] = _hash_one(root, folder, member, watch, buffer)
+        except BaseException:
+            queue.empty()
+            raise
+    return digests
+
+
+def _hash_one(root: ArtifactRoot, folder: str, member: Member, watch: Watch, buffer: memoryview) -> str:
+    watch.check()
+    watch.begins(member)
+    with root.open_member(folder, member) as fd:
+        hasher = hashlib.sha256()
+        left = member.stamp.size_bytes
+        while left > 0:
+            watch.check()
+            count = read_into(fd, member, buffer)
+            if count == 0:
+                raise changed(member.path, "it became shorter while it was read")
+            if count > left:
+                raise changed(member.path, "it grew while it was read")
+            hasher.update(buffer[:count])
+            left -= count
+            watch.advance(size_bytes=count)
+        unchanged(fd, member)
+    watch.advance(files=1)
+    return hasher.hexdigest()
+
+
+def read_into(fd: int, member: Member, buffer: memoryview) -> int:
+    """Read on from the descriptor's place; how many bytes there were.
+
+    Raises:
+        ModelForgeError: ARTIFACT_UNREADABLE.
+    """
+    try:
+        return os.readv(fd, [buffer])
+    except OSError as error:
+        message = f"{member.path}: {error.strerror or 'cannot be read'}"
+        raise ModelForgeError(ErrorCode.ARTIFACT_UNREADABLE, message, file=member.path) from error
+
+
+def unchanged(fd: int, member: Member) -> None:
+    """Is the open file still as it was listed?
+
+    Raises:
+        ModelForgeError: ARTIFACT_CHANGED when it is not; a file that grew behind its old end has another size.
+    """
+    if Stamp.of(os.fstat(fd)) != member.stamp:
+        raise changed(member.path, "it changed while it was read")

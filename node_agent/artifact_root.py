@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Final, NoReturn, Self
 
@@ -121,7 +122,7 @@ class ArtifactRoot:
         Raises:
             ModelForgeError: ARTIFACT_CHANGED when another file lies there now; ARTIFACT_UNREADABLE; PATH_OUTSIDE_ROOT.
         """
-        relative = str(PurePosixPath(check_relative(folder)) / member.path)
+        relative = f"{check_relative(folder)}/{member.path}"
         with self.handle(relative, self._fd, member.path) as handle:
             if Stamp.of(os.fstat(handle)) != member.stamp:
                 raise changed(member.path, "it changed while the folder was read")
@@ -142,7 +143,7 @@ class ArtifactRoot:
         except OSError as error:
             _refuse(error, shown)
         try:
-            if not _real_path(handle).is_relative_to(_real_path(self._fd)):
+            if not _lies_in(_real_path(handle), _real_path(self._fd)):
                 raise ModelForgeError(ErrorCode.PATH_OUTSIDE_ROOT, "a link leads out of the artifact root", file=shown)
             yield handle
         finally:
@@ -186,10 +187,14 @@ class _Walk:
         self.folders.append(Member(prefix or ".", Stamp.of(status)))
         if len(self.folders) > MAX_FOLDERS or len(above) >= MAX_DEPTH:
             raise too_large(f"more than {MAX_FOLDERS} folders, or deeper than {MAX_DEPTH}")
-        for name in self._names(handle, prefix):
+        for name, status in self._entries(handle, prefix):
             path = f"{prefix}/{name}" if prefix else name
             if len(path) > MAX_PATH_CHARS:
                 raise too_large(f"a path is longer than {MAX_PATH_CHARS} characters")
+            if stat.S_ISREG(status.st_mode):
+                # No link: it lies in this folder, which was proven to lie inside the root. One call of the kernel a file.
+                self._add(path, status)
+                continue
             with self._root.handle(name, handle, path) as child:
                 self._take(child, path, (*above, identity))
 
@@ -198,9 +203,7 @@ class _Walk:
         if stat.S_ISDIR(status.st_mode):
             self.enter(handle, path, above)
         elif stat.S_ISREG(status.st_mode):
-            if len(self.members) >= self._max_files:
-                raise too_large(f"more than {self._max_files} files")
-            self.members.append(Member(path, Stamp.of(status)))
+            self._add(path, status)
         else:
             what = _file_kind(status.st_mode)
             raise ModelForgeError(
@@ -210,31 +213,42 @@ class _Walk:
                 type=what,
             )
 
-    def _names(self, handle: int, prefix: str) -> list[str]:
+    def _add(self, path: str, status: os.stat_result) -> None:
+        if len(self.members) >= self._max_files:
+            raise too_large(f"more than {self._max_files} files")
+        self.members.append(Member(path, Stamp.of(status)))
+
+    def _entries(self, handle: int, prefix: str) -> list[tuple[str, os.stat_result]]:
+        """Names in a folder, sorted, each with its own status: the one of a link is the link's."""
         shown = prefix or "."
         try:
             fd = os.open(".", _READ_FLAGS | os.O_DIRECTORY, dir_fd=handle)
         except OSError as error:
             _refuse(error, shown)
-        names: list[str] = []
+        found: list[tuple[str, os.stat_result]] = []
         try:
             with os.scandir(fd) as entries:
                 for entry in entries:
-                    if len(names) >= self._max_files + MAX_FOLDERS:
+                    if len(found) >= self._max_files + MAX_FOLDERS:
                         raise too_large(f"a folder holds more than {self._max_files} files")
-                    names.append(_recordable(entry.name, shown))
+                    found.append((_recordable(entry.name, shown), entry.stat(follow_symlinks=False)))
         except OSError as error:
             _refuse(error, shown)
         finally:
             os.close(fd)
-        return sorted(names)
+        return sorted(found, key=lambda pair: pair[0])
 
 
-def _real_path(handle: int) -> Path:
+def _real_path(handle: int) -> str:
     """Where the kernel says that `handle` leads now."""
-    return Path(f"{_HANDLES}/{handle}").readlink()
+    return os.readlink(f"{_HANDLES}/{handle}")  # noqa: PTH115 -- ten thousand files; a `Path` costs more than the call
 
 
+def _lies_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder if folder.endswith("/") else f"{folder}/")
+
+
+@lru_cache(maxsize=16)
 def check_relative(path: str) -> str:
     """`path` without `.` and doubled slashes; `.` is the root itself.
 

@@ -2,66 +2,159 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import hashlib
+import io
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from adapters.formats.evidence import EvidenceCollector
+from bus.digest import canonical_json
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.artifacts import FileEntry, Manifest, SetEvidence
-from node_agent.artifact_hash import Watch, hash_files
-from node_agent.artifact_root import ArtifactRoot, Member
+from bus.messages.artifacts import Manifest, SetEvidence
+from bus.messages.blobs import MAX_BLOB_BYTES
+from node_agent.artifact_hash import BLOCK_BYTES, Watch, digests_of, entry_of, read_into, unchanged
+from node_agent.artifact_root import ArtifactRoot, Member, Stamp, changed, too_large
 from node_agent.artifact_verify import compare_stamps
+from node_agent.hash_cache import is_settled
 
 # As long as a real digest.
 _NO_DIGEST: Final = "0" * 64
+# What a manifest's line holds besides the path, at most; a path may double its length by what JSON escapes.
+_LINE_BYTES: Final = 150
+
+
+class ScanWatch(Watch):
+    """The reins of a scan, told of each of its steps."""
+
+    def listed(self, members: tuple[Member, ...], to_hash_bytes: int) -> None:
+        """These are the files; so many bytes have no known digest."""
+
+    def hashing(self) -> None:
+        """All headers were read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scanned:
-    """What a scan found."""
+    """What a scan found.
+
+    Attributes:
+        digests: those that were computed now and may be remembered, by stamp.
+        files_hashed, files_cached: how many digests were computed, and how many were known.
+    """
 
     manifest: Manifest
     evidence: SetEvidence
+    digests: Mapping[Stamp, str] = field(default_factory=dict)
+    files_hashed: int = 0
+    files_cached: int = 0
 
 
 def scan_folder(
-    root: Path, folder: str, *, max_files: int, watch: Watch, accept: Callable[[Scanned], None] = lambda _: None
+    root: Path,
+    folder: str,
+    *,
+    max_files: int,
+    watch: ScanWatch,
+    known: Mapping[Stamp, str] | None = None,
+    collector: Callable[[], EvidenceCollector] = EvidenceCollector,
 ) -> Scanned:
     """Hash every file of `folder` (relative to `root`) and read its evidence; blocks, in `watch.threads` threads.
 
-    `accept` is given the result, as long as it will be but without digests, before anything is hashed; it may raise.
+    A file of one block is read once, for both; of a larger one the headers are read first, its weights only to be
+    hashed. `known` are digests that need not be computed again.
 
     Raises:
-        ModelForgeError: the codes of `ArtifactRoot.files`; ARTIFACT_CHANGED when anything in the folder changed between
-            the beginning and the end, so that digests and evidence belong to one and the same set; CANCELLED.
+        ModelForgeError: the codes of `ArtifactRoot.files`; SCAN_TOO_LARGE when the manifest would be larger than any
+            that can be sent, before a byte is read; SCAN_LIMIT_EXCEEDED when a file's headers need more memory than
+            there is; ARTIFACT_CHANGED when anything in the folder changed between the beginning and the end, so that
+            digests and evidence belong to one and the same set; CANCELLED.
     """
+    began_ns = time.time_ns()
     with ArtifactRoot(root) as artifacts:
         members = artifacts.files(folder, max_files=max_files)
-        evidence = _read_evidence(artifacts, folder, members, watch)
-        accept(Scanned(manifest=_unhashed(members), evidence=evidence))
-        manifest = hash_files(artifacts, folder, members, watch)
+        refuse_too_large(members)
+        digests = {member.path: known[member.stamp] for member in members if known and member.stamp in known}
+        cached = len(digests)
+        watch.listed(members, sum(one.stamp.size_bytes for one in members if one.path not in digests))
+        evidence = _Headers(artifacts, folder, watch, collector()).read(members, digests)
+        watch.hashing()
+        missing = tuple(member for member in members if member.path not in digests)
+        computed = digests_of(artifacts, folder, missing, watch)
+        digests |= computed
         compare_stamps(artifacts, folder, members)
-    return Scanned(manifest=manifest, evidence=evidence)
-
-
-def _unhashed(members: tuple[Member, ...]) -> Manifest:
-    return Manifest(
-        files=tuple(
-            FileEntry(path=member.path, size_bytes=member.stamp.size_bytes, sha256=_NO_DIGEST) for member in members
-        )
+    fresh = {
+        member.stamp: digests[member.path]
+        for member in members
+        if is_settled(member.stamp, began_ns) and not (known and member.stamp in known)
+    }
+    return Scanned(
+        manifest=Manifest(files=tuple(entry_of(member, digests[member.path]) for member in members)),
+        evidence=evidence,
+        digests=fresh,
+        files_hashed=len(members) - cached,
+        files_cached=cached,
     )
 
 
-def _read_evidence(artifacts: ArtifactRoot, folder: str, members: tuple[Member, ...], watch: Watch) -> SetEvidence:
-    collector = EvidenceCollector()
-    for member in members:
-        watch.check()
-        with artifacts.open_member(folder, member) as fd, open(fd, "rb", closefd=False) as file:
-            try:
-                collector.add(member.path, file, member.stamp.size_bytes)
-            except OSError as error:
-                message = f"{member.path}: {error.strerror or 'cannot be read'}"
-                raise ModelForgeError(ErrorCode.ARTIFACT_UNREADABLE, message, file=member.path) from error
-    return collector.result()
+def refuse_too_large(members: tuple[Member, ...]) -> None:
+    """Can the manifest of `members` be sent? Asked before the files are hashed, which may take hours.
+
+    Raises:
+        ModelForgeError: SCAN_TOO_LARGE when it cannot.
+    """
+    at_most = sum(2 * len(member.path.encode()) + _LINE_BYTES for member in members)
+    if at_most <= MAX_BLOB_BYTES:
+        return
+    size_bytes = len(canonical_json(Manifest(files=tuple(entry_of(member, _NO_DIGEST) for member in members))))
+    if size_bytes > MAX_BLOB_BYTES:
+        raise too_large(f"{len(members)} files make a manifest of {size_bytes} bytes, more than {MAX_BLOB_BYTES}")
+
+
+class _Headers:
+    """Reads the evidence of every file, and the digests of the small ones on the way."""
+
+    def __init__(self, artifacts: ArtifactRoot, folder: str, watch: Watch, collector: EvidenceCollector) -> None:
+        self._artifacts, self._folder, self._watch, self._collector = artifacts, folder, watch, collector
+        self._buffer = memoryview(bytearray(BLOCK_BYTES))
+
+    def read(self, members: tuple[Member, ...], digests: dict[str, str]) -> SetEvidence:
+        for member in members:
+            self._watch.check()
+            self._watch.begins(member)
+            with self._artifacts.open_member(self._folder, member) as fd:
+                if member.stamp.size_bytes <= BLOCK_BYTES:
+                    data = self._small(fd, member)
+                    self._collect(member, io.BytesIO(data))
+                    if member.path not in digests:
+                        digests[member.path] = hashlib.sha256(data).hexdigest()
+                        self._watch.advance(size_bytes=len(data))
+                else:
+                    with open(fd, "rb", closefd=False) as file:
+                        self._collect(member, file)
+            self._watch.advance(files=1)
+        return self._collector.result()
+
+    def _small(self, fd: int, member: Member) -> bytes:
+        """All of a file that fits the buffer; raises ARTIFACT_CHANGED when it is not what was listed."""
+        size, seen = member.stamp.size_bytes, 0
+        while seen < size:
+            count = read_into(fd, member, self._buffer[seen:])
+            if count == 0:
+                raise changed(member.path, "it became shorter while it was read")
+            seen += count
+        unchanged(fd, member)
+        return bytes(self._buffer[:size])
+
+    def _collect(self, member: Member, file: BinaryIO) -> None:
+        try:
+            self._collector.add(member.path, file, member.stamp.size_bytes)
+        except OSError as error:
+            message = f"{member.path}: {error.strerror or 'cannot be read'}"
+            raise ModelForgeError(ErrorCode.ARTIFACT_UNREADABLE, message, file=member.path) from error
+        except (MemoryError, RecursionError) as error:
+            what = "memory" if isinstance(error, MemoryError) else "nesting"
+            message = f"{member.path}: reading its headers needs more {what} than a scan may use"
+            raise ModelForgeError(ErrorCode.SCAN_LIMIT_EXCEEDED, message, file=member.path) from error

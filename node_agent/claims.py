@@ -82,9 +82,13 @@ class Lease:
             self.end = why
             self.ended.set()
 
+    def credentials(self, boot_id: str) -> dict[str, str]:
+        """The fields by which a request shows that it comes from the holder of this lease."""
+        return {"boot_id": boot_id, "lease_id": self.id, "token": self._token}
+
     def request(self, boot_id: str) -> RenewRequest:
         """What a renewal says."""
-        return RenewRequest(boot_id=boot_id, lease_id=self.id, token=self._token)
+        return RenewRequest(**self.credentials(boot_id))
 
     def active_job(self) -> ActiveJob:
         """The inventory's line about it."""

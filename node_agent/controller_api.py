@@ -1,4 +1,4 @@
-"""The node's calls to the controller: hello, claim, renew, refuse. The node only dials out (spec B2)."""
+"""The node's calls to the controller: hello, claim, renew, refuse, blobs, progress. The node only dials out (spec B2)."""
 
 from __future__ import annotations
 

@@ -5,33 +5,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from typing import Final
+from types import UnionType
+from typing import Any, Final, Generic, TypeVar
 
-from adapters.child.protocol import HEADER, MAX_FRAME_BYTES, DownFrame, UpFrame
+from adapters.child.protocol import HEADER, MAX_FRAME_BYTES, DownFrame
 from bus.codec import decode, encode
 from bus.errors import ErrorCode, ModelForgeError
 
 MAX_WAITING_FRAMES: Final = 128
+F = TypeVar("F")
 
 
 class ChildGone(Exception):  # noqa: N818 -- an end; whether it is an error is the caller's to say
     """The child closed its channel."""
 
 
-class FrameStream:
+class FrameStream(Generic[F]):
     """Reads frames in a task of its own, so that a caller that gives up waiting leaves no half-read frame behind."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frames: UnionType) -> None:
+        """`frames` is the union of what the child may send, as in the stream's own type."""
         self._reader, self._writer = reader, writer
-        self._frames: asyncio.Queue[UpFrame | Exception] = asyncio.Queue(MAX_WAITING_FRAMES)
+        self._kinds = frames
+        self._frames: asyncio.Queue[F | Exception] = asyncio.Queue(MAX_WAITING_FRAMES)
         self._end: Exception | None = None
         self._task = asyncio.get_running_loop().create_task(self._read())
 
     @classmethod
-    async def open(cls, connection: socket.socket) -> FrameStream:
+    async def open(cls, connection: socket.socket, frames: UnionType) -> FrameStream[F]:
         """Take over a connected stream socket."""
         reader, writer = await asyncio.open_unix_connection(sock=connection)
-        return cls(reader, writer)
+        return cls(reader, writer, frames)
 
     async def _read(self) -> None:
         while True:
@@ -45,14 +49,14 @@ class FrameStream:
                 return
             await self._frames.put(frame)
 
-    async def _next(self) -> UpFrame:
+    async def _next(self) -> F:
         (length,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))
         if length > MAX_FRAME_BYTES:
             raise ModelForgeError(ErrorCode.MESSAGE_TOO_LARGE, f"the child announced a frame of {length} bytes")
-        frame: UpFrame = decode(await self._reader.readexactly(length), UpFrame)
-        return frame
+        frame: Any = decode(await self._reader.readexactly(length), self._kinds)
+        return frame  # type: ignore[no-any-return]  # one of the union that the caller named
 
-    async def receive(self, timeout_s: float) -> UpFrame:
+    async def receive(self, timeout_s: float) -> F:
         """See `Child.receive`. After the end every call gives the same end."""
         if self._end is not None:
             raise self._end

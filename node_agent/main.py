@@ -20,10 +20,12 @@ from bus.ids import new_boot_id
 from node_agent.agent import Agent
 from node_agent.claims import Claims
 from node_agent.controller_api import Boot, ControllerApi
+from node_agent.hash_cache import HashCache
 from node_agent.inventory import CachedEnvironment, Inventory
 from node_agent.lane import WorkLane
 from node_agent.measure import nvml
 from node_agent.probe_run import ProbeRunner
+from node_agent.scan_host import ScanPlace
 from node_agent.scan_run import ScanRunner
 from node_agent.scratch import own_scratch
 from node_agent.settings import AgentSettings, load_settings
@@ -32,6 +34,7 @@ from node_agent.warming import Warmer
 from node_agent.worker import ChildFactory, WorkerSettings
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+MIB: Final = 1024 * 1024
 _log = logging.getLogger("node_agent")
 
 
@@ -116,7 +119,9 @@ def assemble(settings: AgentSettings, client: BusClient, factory: ChildFactory, 
     boot = Boot(node.name, new_boot_id())
     api = ControllerApi(client, boot)
     claims = Claims(client, api)
-    environment = CachedEnvironment(lambda: runtime_environment(test_double=node.test_double))
+    environment = CachedEnvironment(
+        lambda: runtime_environment(test_double=node.test_double, given=settings.environment)
+    )
     inventory = Inventory(
         boot,
         slots=node.slots,
@@ -124,9 +129,16 @@ def assemble(settings: AgentSettings, client: BusClient, factory: ChildFactory, 
         environment=environment,
         gpus=nvml.discover,
     )
-    scans = ScanRunner(settings.artifact_root, threads=node.hash_threads)
+    place = ScanPlace(
+        root=settings.artifact_root,
+        scratch=scratch,
+        threads=node.hash_threads,
+        memory_limit_bytes=node.scan_memory_limit_mib * MIB,
+    )
+    scans = ScanRunner(api, place, HashCache(settings.cache) if settings.cache is not None else None)
     probes = ProbeRunner(
         factory,
+        api=api,
         artifact_root=settings.artifact_root,
         scratch=scratch,
         hash_threads=node.hash_threads,

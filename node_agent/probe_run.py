@@ -22,7 +22,9 @@ from bus.messages.profiles import RuntimeEnvironment, RuntimeProfile
 from bus.proof import what_is_unproven
 from bus.states import ProbeState
 from node_agent.attempt import fault_of, guarded
+from node_agent.blobs import fetch_manifest
 from node_agent.claims import Lease
+from node_agent.controller_api import ControllerApi
 from node_agent.last_words import without_evidence
 from node_agent.measure.nvml import Discovery
 from node_agent.measure.reclaim import Ending
@@ -46,6 +48,7 @@ class ProbeRunner:
         self,
         factory: ChildFactory,
         *,
+        api: ControllerApi,
         artifact_root: Path,
         scratch: Path,
         hash_threads: int,
@@ -55,6 +58,7 @@ class ProbeRunner:
     ) -> None:
         """`cards` and `environment` may block for a moment; `test_double` as in the factory's settings."""
         self._factory = factory
+        self._api = api
         self._artifact_root = artifact_root
         self._scratch = scratch
         self._hash_threads = hash_threads
@@ -101,7 +105,15 @@ class ProbeRunner:
             hash_threads=self._hash_threads,
             environment=self._environment,
         )
-        steps = ProbeSteps(job, self._factory, place, record, sampler, reporter.phase)
+        steps = ProbeSteps(
+            job,
+            self._factory,
+            place,
+            record,
+            sampler,
+            reporter.phase,
+            lambda: fetch_manifest(self._api, lease, job),
+        )
         try:
             failure = await self._run_steps(steps, job, lease)
             # Also a failure before the load and a cancellation go through here: reclaim is always checked (spec P8, P10).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from adapters.child.protocol import (
     Violation,
 )
 from bus.errors import ErrorCode, ModelForgeError
+from bus.messages.artifacts import Manifest
 from bus.messages.evidence import SamplePoint
 from bus.messages.jobs import ProbeJob
 from bus.messages.profiles import RuntimeEnvironment
@@ -71,8 +72,9 @@ class ProbeSteps:
         record: ProbeRecord,
         sampler: ProbeSampler,
         enter: Callable[[ProbeState], None],
+        fetch: Callable[[], Awaitable[Manifest]],
     ) -> None:
-        """`enter` is told of each phase as it begins."""
+        """`enter` is told of each phase as it begins; `fetch` gets the manifest when the job is without it."""
         self.child: Child | None = None
         self._job = job
         self._factory = factory
@@ -80,6 +82,7 @@ class ProbeSteps:
         self._record = record
         self._sampler = sampler
         self._enter = enter
+        self._fetch = fetch
         self._listing: Listing | None = None
         self._starting: asyncio.Future[Child] | None = None
         self._violation: Violation | None = None
@@ -136,8 +139,10 @@ class ProbeSteps:
         began = time.perf_counter()
         watch = Watch(threads=self._place.hash_threads)
         job, root = self._job, self._place.artifact_root
-        check_job(job, await asyncio.to_thread(self._place.environment))
-        self._listing = await in_thread(watch, lambda: verify_manifest(root, job.location, job.manifest, watch))
+        manifest = job.manifest if job.manifest is not None else await self._fetch()
+        check_job(job, manifest, await asyncio.to_thread(self._place.environment))
+        # Every byte is read again: what a scan remembers of a file is no proof of what lies there now (spec P5).
+        self._listing = await in_thread(watch, lambda: verify_manifest(root, job.location, manifest, watch))
         self._record.verify_ms = _elapsed_ms(began)
 
     async def _verify_again(self) -> None:

@@ -1,35 +1,43 @@
-"""One attempt of one scan: read the folder, report the set (spec P1)."""
+"""One attempt of one scan: let its process read the folder, send what is large ahead, report the set (spec P1)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from bus.codec import encode
-from bus.digest import canonical_json
 from bus.errors import ErrorCode, ModelForgeError
+from bus.messages.artifacts import BlobRef, ScanProgress
+from bus.messages.blobs import MAX_INLINE_BYTES
 from bus.messages.evidence import ScanFinished
 from bus.messages.jobs import ScanJob
-from node_agent.artifact_hash import Watch
-from node_agent.artifact_root import too_large
-from node_agent.artifact_scan import Scanned, scan_folder
-from node_agent.attempt import guarded, in_thread
+from node_agent import blobs
+from node_agent.attempt import guarded
 from node_agent.claims import Lease
+from node_agent.controller_api import ControllerApi
+from node_agent.hash_cache import HashCache
 from node_agent.reporter import MAX_EVIDENCE_BYTES, Reporter, report_until_s
+from node_agent.scan_host import ScanFound, ScanPlace, run_scan
+from node_agent.scan_progress import ProgressSender
 from node_agent.scrub import Scrub
 from node_agent.waiting import monotonic_deadline
 
+# A text in a message: its quotes are escaped, and the head and the counters of the message come beside it.
+_HEAD_BYTES: Final = 4 * 1024
 _log = logging.getLogger(__name__)
 
 
 class ScanRunner:
     """Runs scans below one artifact root."""
 
-    def __init__(self, root: Path, *, threads: int) -> None:
-        self._root = root
-        self._threads = threads
-        self._scrub = Scrub({"artifacts": root})
+    def __init__(self, api: ControllerApi, place: ScanPlace, cache: HashCache | None = None) -> None:
+        self._api = api
+        self._place = place
+        self._cache = cache
+        self._scrub = Scrub({"artifacts": place.root, "scratch": place.scratch})
 
     async def run(self, job: ScanJob, lease: Lease, reporter: Reporter) -> None:
         """Scan, and report the outcome; nothing is reported once the lease is over.
@@ -39,20 +47,24 @@ class ScanRunner:
         """
         total_s = monotonic_deadline(job.deadline_at) - asyncio.get_running_loop().time()
         try:
-            scanned = await guarded(self._scan(job), lease, total_s=total_s)
-            message = _succeeded(scanned, reporter)
+            message = await guarded(self._scan(job, lease, reporter), lease, total_s=total_s)
         except ModelForgeError as error:
             if lease.end is not None:
                 raise
             message = self._failed(error, reporter)
         await reporter.finish(message, until_s=report_until_s(job.deadline_at))
 
-    async def _scan(self, job: ScanJob) -> Scanned:
-        watch = Watch(threads=self._threads)
-        return await in_thread(
-            watch,
-            lambda: scan_folder(self._root, job.path, max_files=job.max_files, watch=watch, accept=refuse_too_large),
-        )
+    async def _scan(self, job: ScanJob, lease: Lease, reporter: Reporter) -> ScanFinished:
+        cache = None if self._cache is None or job.fresh else self._cache.folder
+        async with ProgressSender(self._api, lease) as sender:
+            found = await run_scan(self._place, job, cache=cache, progress=sender.offer)
+            total = found.files_hashed + found.files_cached
+            sender.offer(ScanProgress(step="reporting", files_done=total, files_total=total))
+            if self._cache is not None:
+                await asyncio.to_thread(self._cache.remember, found.digests)
+            parts = {"manifest": found.manifest, "evidence": found.evidence}
+            sent = {name: await blobs.put(self._api, lease, parts[name]) for name in too_large_to_inline(parts)}
+        return _succeeded(found, sent, reporter)
 
     def _failed(self, error: ModelForgeError, reporter: Reporter) -> ScanFinished:
         outcome = "cancelled" if error.code is ErrorCode.CANCELLED else "failed"
@@ -64,34 +76,27 @@ class ScanRunner:
         )
 
 
-def _succeeded(scanned: Scanned, reporter: Reporter) -> ScanFinished:
-    """The set as it is reported.
+def too_large_to_inline(parts: dict[str, bytes]) -> list[str]:
+    """Which of these texts travel as blobs: each that is large for itself, and then the largest until the rest fits."""
+    sizes = {
+        name: len(data) if len(data) > MAX_INLINE_BYTES else len(encode(data.decode())) for name, data in parts.items()
+    }
+    ahead = [name for name, size in sizes.items() if size > MAX_INLINE_BYTES]
+    left = sorted((name for name in sizes if name not in ahead), key=lambda name: sizes[name])
+    while left and sum(sizes[name] for name in left) > MAX_EVIDENCE_BYTES - _HEAD_BYTES:
+        ahead.append(left.pop())
+    return ahead
 
-    Raises:
-        ModelForgeError: SCAN_TOO_LARGE when it does not fit into one message.
-    """
+
+def _succeeded(found: ScanFound, sent: dict[str, BlobRef], reporter: Reporter) -> ScanFinished:
     message = ScanFinished(
         **reporter.head(),
         outcome="succeeded",
-        manifest_json=canonical_json(scanned.manifest).decode(),
-        evidence_json=encode(scanned.evidence).decode(),
+        files_hashed=found.files_hashed,
+        files_cached=found.files_cached,
     )
-    _check_size(scanned, len(encode(message)))
+    for name, data in (("manifest", found.manifest), ("evidence", found.evidence)):
+        blob = sent.get(name)
+        fields = {f"{name}_json": data.decode()} if blob is None else {f"{name}_blob": blob}
+        message = msgspec.structs.replace(message, **fields)
     return message
-
-
-def refuse_too_large(scanned: Scanned) -> None:
-    """Will the report of `scanned` fit into one message? Asked before the files are hashed, which may take minutes.
-
-    Raises:
-        ModelForgeError: SCAN_TOO_LARGE when it will not.
-    """
-    texts = (canonical_json(scanned.manifest).decode(), encode(scanned.evidence).decode())
-    _check_size(scanned, len(encode(texts)))
-
-
-def _check_size(scanned: Scanned, size_bytes: int) -> None:
-    if size_bytes > MAX_EVIDENCE_BYTES:
-        raise too_large(
-            f"{len(scanned.manifest.files)} files make a report of {size_bytes} bytes, more than {MAX_EVIDENCE_BYTES}"
-        )

@@ -72,7 +72,7 @@ class Child:
     def __init__(
         self,
         process: ChildProcess,
-        frames: FrameStream,
+        frames: FrameStream[UpFrame],
         log: ChildLog,
         reader: LogReader,
         *,
@@ -186,7 +186,7 @@ class ChildFactory:
         log = ChildLog()
         reader = LogReader(log_reader, log)
         try:
-            frames = await FrameStream.open(ours)
+            frames: FrameStream[UpFrame] = await FrameStream.open(ours, UpFrame)
         except BaseException:
             # Cancelled at the last moment: nobody will ever hold this child, so it ends here.
             process.signal(signal.SIGKILL)

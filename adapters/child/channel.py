@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import threading
 
-from adapters.child.protocol import HEADER, MAX_FRAME_BYTES, DownFrame, UpFrame
+from adapters.child.protocol import HEADER, MAX_FRAME_BYTES, DownFrame
 from bus.codec import decode, encode
 from bus.errors import ErrorCode, ModelForgeError
+from bus.messages.base import Message
 
 
 class ParentGone(Exception):  # noqa: N818 -- an end, not an error of this process
@@ -24,7 +25,7 @@ class Channel:
         self.descriptor = descriptor
         self._lock = threading.Lock()
 
-    def send(self, frame: UpFrame) -> None:
+    def send(self, frame: Message) -> None:
         """Send one frame, whole.
 
         Raises:

@@ -218,7 +218,7 @@ async def test_a_defect_in_one_job_ends_that_job_typed_and_no_other(
             raise LookupError("/secret/place")
 
     slow = Slow(report=True)
-    agent = await bench.agent(scans=slow, probes=Broken())
+    agent = await bench.agent(scans=slow, probes=lambda _: Broken())
     long, broken = scan_job(), probe_job(bench.root)
     await bench.controller.put(long)
     await slow.begun()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,14 +19,29 @@ from bus.messages.jobs import ProbeJob, ScanJob
 from node_agent.agent import Agent
 from node_agent.claims import Claims, Lease
 from node_agent.controller_api import Boot, ControllerApi
+from node_agent.hash_cache import HashCache
 from node_agent.inventory import CachedEnvironment, Inventory
 from node_agent.lane import ProbePort, ScanPort, WorkLane
 from node_agent.measure.nvml import Discovery
 from node_agent.reporter import Reporter
+from node_agent.scan_host import ScanPlace
 from node_agent.scan_run import ScanRunner
 from tests.support.nats import NatsStack, nats_stack
 from tests.support.scripted_controller import ScriptedController
 from tests.support.waiting import until
+
+
+def scan_place(root: Path, **fields: Any) -> ScanPlace:
+    """A scan's place with ordinary bounds."""
+    return ScanPlace(
+        **{
+            "root": root,
+            "scratch": Path(tempfile.gettempdir()),
+            "threads": 2,
+            "memory_limit_bytes": 512 * 1024 * 1024,
+            **fields,
+        }
+    )
 
 
 class NoProbes:
@@ -54,9 +70,10 @@ class RunningAgent:
 def start_agent(
     client: BusClient,
     root: Path,
-    probes: ProbePort | None = None,
+    probes: Callable[[ControllerApi], ProbePort] | None = None,
     scans: ScanPort | None = None,
     *,
+    cache: Path | None = None,
     node: str = "local",
     slots: int = 2,
     grace_s: float = 0.1,
@@ -74,7 +91,8 @@ def start_agent(
         environment=CachedEnvironment(runtime_environment),
         gpus=gpus,
     )
-    lane = WorkLane(client, api, claims, scans or ScanRunner(root, threads=2), probes or NoProbes())
+    runner = ScanRunner(api, scan_place(root), HashCache(cache) if cache is not None else None)
+    lane = WorkLane(client, api, claims, scans or runner, probes(api) if probes is not None else NoProbes())
     lane.scan_claimed = scan_claimed
     agent = Agent(client, api, claims, lane, inventory)
     stopping = asyncio.Event()

@@ -13,6 +13,7 @@ from bus.codec import encode
 from bus.messages.evidence import ProbeFinished
 from bus.messages.jobs import ProbeJob
 from bus.messages.profiles import Budgets, RuntimeProfile
+from node_agent.controller_api import ControllerApi
 from node_agent.measure.nvml import Discovery
 from node_agent.probe_run import ProbeRunner
 from node_agent.worker import Child, ChildFactory, WorkerSettings
@@ -76,15 +77,19 @@ async def probe_bench(tmp_path: Path) -> AsyncIterator[ProbeBench]:
         scratch = tmp_path / "scratch"
         scratch.mkdir()
         factory = SeenChildren()
-        runner = ProbeRunner(
-            factory,
-            artifact_root=bench.root,
-            scratch=scratch,
-            hash_threads=2,
-            cards=lambda: Discovery(reason=NO_CARD),
-            environment=lambda: runtime_environment(test_double=True),
-            test_double=True,
-        )
+
+        def runner(api: ControllerApi) -> ProbeRunner:
+            return ProbeRunner(
+                factory,
+                api=api,
+                artifact_root=bench.root,
+                scratch=scratch,
+                hash_threads=2,
+                cards=lambda: Discovery(reason=NO_CARD),
+                environment=lambda: runtime_environment(test_double=True),
+                test_double=True,
+            )
+
         await bench.agent(probes=runner)
         try:
             yield ProbeBench(bench, factory, scratch)

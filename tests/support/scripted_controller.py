@@ -16,6 +16,7 @@ from nats.aio.msg import Msg
 from bus import ids, subjects, verbs
 from bus.client import BusClient
 from bus.codec import decode, encode
+from bus.digest import sha256_hex
 from bus.errors import ErrorCode, ModelForgeError
 from bus.lease_puller import LeasePuller
 from bus.messages.api import (
@@ -34,6 +35,15 @@ from bus.messages.api import (
     RenewRequest,
 )
 from bus.messages.base import Message
+from bus.messages.blobs import (
+    MAX_CHUNK_BYTES,
+    BlobChunk,
+    BlobState,
+    NodeBlobGet,
+    NodeBlobPut,
+    Noted,
+    ProgressReport,
+)
 from bus.messages.evidence import AnyEvidence, Evidence, ProbeFinished, ScanFinished
 from bus.messages.jobs import AnyJob
 from bus.streams import ensure_node_consumers, ensure_streams
@@ -58,7 +68,9 @@ class ScriptedController:
 
     Attributes:
         answers: verb name -> handler; it may raise ModelForgeError, or never return to be silent.
-        hellos, claims, renewals, refusals: what was asked.
+        hellos, claims, renewals, refusals, progress: what was asked.
+        blobs: what was sent in chunks, by its SHA-256; `manifests`: what can be fetched, by its set's digest.
+        chunk_bytes: how much of a manifest one answer holds.
         evidence: what arrived, in order.
         cancel: ids of jobs whose cancellation the renewals are to ask for.
     """
@@ -73,6 +85,10 @@ class ScriptedController:
     renewals: list[RenewRequest] = field(default_factory=list)
     refusals: list[RefuseRequest] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
+    progress: list[ProgressReport] = field(default_factory=list)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    manifests: dict[str, bytes] = field(default_factory=dict)
+    chunk_bytes: int = MAX_CHUNK_BYTES
     cancel: set[str] = field(default_factory=set)
     leases: dict[str, Held] = field(default_factory=dict)
     terminal: set[str] = field(default_factory=set)
@@ -139,7 +155,7 @@ class ScriptedController:
 
     async def _handle(self, verb: verbs.Verb[Any, Any], message: Msg) -> None:
         request = decode(message.data, verb.request)
-        handler = self.answers.get(verb.name, getattr(self, f"on_{verb.name}"))
+        handler = self.answers.get(verb.name, getattr(self, f"on_{verb.name.replace('.', '_')}"))
         try:
             reply: Any = Ok(data=msgspec.Raw(encode(await handler(request))))
         except ModelForgeError as error:
@@ -184,6 +200,31 @@ class ScriptedController:
         self.refusals.append(request)
         await self.client.publish(request.delivery, b"+ACK")
         return Refused(state="failed")
+
+    async def on_progress(self, request: ProgressReport) -> Noted:
+        self._holder(request.lease_id, request.token)
+        self.progress.append(request)
+        return Noted()
+
+    async def on_blob_put(self, request: NodeBlobPut) -> BlobState:
+        self._holder(request.lease_id, request.token)
+        have = self.blobs.get(request.blob.sha256, b"")
+        if request.data and request.offset == len(have):
+            have += request.data
+            self.blobs[request.blob.sha256] = have
+        complete = len(have) == request.blob.size_bytes and sha256_hex(have) == request.blob.sha256
+        return BlobState(received_bytes=len(have), complete=complete)
+
+    async def on_blob_get(self, request: NodeBlobGet) -> BlobChunk:
+        self._holder(request.lease_id, request.token)
+        data = self.manifests[request.digest]
+        chunk = data[request.offset : request.offset + self.chunk_bytes]
+        return BlobChunk(data=chunk, total_bytes=len(data))
+
+    def _holder(self, lease_id: str, token: str) -> None:
+        held = next((held for held in self.leases.values() if held.grant.lease_id == lease_id), None)
+        if held is None or held.grant.token != token:
+            raise ModelForgeError(ErrorCode.PERMISSION_DENIED, "another token")
 
     async def _collect(self) -> None:
         puller = LeasePuller(self.client, subjects.EVIDENCE_STREAM, subjects.EVIDENCE_CONSUMER)

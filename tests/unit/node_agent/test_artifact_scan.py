@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import struct
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 
-from bus.digest import canonical_json
+from adapters.formats.evidence import EvidenceCollector
+from bus.digest import sha256_hex
 from bus.errors import ErrorCode, ModelForgeError
-from node_agent.artifact_hash import Watch
-from node_agent.artifact_scan import Scanned, scan_folder
-from node_agent.scan_run import refuse_too_large
+from node_agent import artifact_hash, artifact_scan
+from node_agent.artifact_hash import BLOCK_BYTES
+from node_agent.artifact_root import Member, Stamp
+from node_agent.artifact_scan import Scanned, ScanWatch, scan_folder
+from node_agent.hash_cache import SETTLED_S
 
 HEADER = {"w": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}
 
@@ -31,7 +37,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.mark.req("P1", "A3")
 def test_a_scan_gives_manifest_and_evidence(root: Path) -> None:
-    scanned = scan_folder(root, "model", max_files=10, watch=Watch())
+    scanned = scan_folder(root, "model", max_files=10, watch=ScanWatch())
     assert [entry.path for entry in scanned.manifest.files] == [
         "1_Pooling/config.json",
         "README.md",
@@ -45,13 +51,13 @@ def test_a_scan_gives_manifest_and_evidence(root: Path) -> None:
 
 
 def test_the_same_folder_gives_the_same_digest(root: Path) -> None:
-    first = scan_folder(root, "model", max_files=10, watch=Watch(threads=1))
-    second = scan_folder(root, "./model/", max_files=10, watch=Watch(threads=4))
+    first = scan_folder(root, "model", max_files=10, watch=ScanWatch(threads=1))
+    second = scan_folder(root, "./model/", max_files=10, watch=ScanWatch(threads=4))
     assert first.manifest.digest() == second.manifest.digest()
 
 
 def test_a_file_that_comes_during_the_scan_is_noticed(root: Path) -> None:
-    class Meddling(Watch):
+    class Meddling(ScanWatch):
         """Files are listed before the first check."""
 
         def check(self) -> None:
@@ -62,26 +68,128 @@ def test_a_file_that_comes_during_the_scan_is_noticed(root: Path) -> None:
     assert (caught.value.code, caught.value.context["file"]) == (ErrorCode.ARTIFACT_CHANGED, "late.json")
 
 
-def test_a_set_whose_report_does_not_fit_is_refused_before_a_file_is_hashed(
+def test_a_set_whose_manifest_cannot_be_sent_is_refused_before_a_file_is_read(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hashing thousands of files for a report that cannot be sent costs minutes, and says the same in the end."""
-    for number in range(4_000):
-        (root / "model" / f"a file with a rather long name, number {number:05}").touch()
+    """Hashing for hours, for a report that cannot be sent, says the same in the end."""
 
-    def never(*_: object) -> None:
-        pytest.fail("a file was hashed")
+    class Untouched(ScanWatch):
+        def begins(self, member: Member) -> None:
+            pytest.fail(f"{member.path} was read")
 
-    monkeypatch.setattr("node_agent.artifact_scan.hash_files", never)
+    monkeypatch.setattr(artifact_scan, "MAX_BLOB_BYTES", 300)
     with pytest.raises(ModelForgeError) as caught:
-        scan_folder(root, "model", max_files=10_000, watch=Watch(), accept=refuse_too_large)
+        scan_folder(root, "model", max_files=10, watch=Untouched())
     assert caught.value.code is ErrorCode.SCAN_TOO_LARGE
-    assert caught.value.message.startswith("4004 files make a report of")
+    assert caught.value.message.startswith("4 files make a manifest of")
+    monkeypatch.setattr(artifact_scan, "MAX_BLOB_BYTES", 600)
+    scan_folder(root, "model", max_files=10, watch=ScanWatch())
 
 
-def test_what_is_asked_before_is_as_long_as_what_is_found(root: Path) -> None:
-    asked: list[Scanned] = []
-    found = scan_folder(root, "model", max_files=10, watch=Watch(), accept=asked.append)
-    (before,) = asked
-    assert before.evidence == found.evidence
-    assert len(canonical_json(before.manifest)) == len(canonical_json(found.manifest))
+class Counted(ScanWatch):
+    """How often each file was begun, and how many bytes were hashed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[str] = []
+        self.hashed_bytes = 0
+
+    def begins(self, member: Member) -> None:
+        self.begun.append(member.path)
+
+    def advance(self, *, files: int = 0, size_bytes: int = 0) -> None:
+        self.hashed_bytes += size_bytes
+
+
+def test_every_byte_is_hashed_once_and_a_small_file_is_opened_once(root: Path) -> None:
+    large = os.urandom(2 * BLOCK_BYTES + 1)
+    (root / "model" / "large.bin").write_bytes(large)
+    (root / "model" / "edge.bin").write_bytes(large[:BLOCK_BYTES])
+    (root / "model" / "none.bin").touch()
+    watch = Counted()
+    scanned = scan_folder(root, "model", max_files=10, watch=watch)
+    files = {path: path.read_bytes() for path in (root / "model").rglob("*") if path.is_file()}
+    assert {entry.path: entry.sha256 for entry in scanned.manifest.files} == {
+        str(path.relative_to(root / "model")): sha256_hex(data) for path, data in files.items()
+    }
+    assert watch.hashed_bytes == sum(map(len, files.values()))
+    assert sorted(watch.begun) == sorted([*(str(path.relative_to(root / "model")) for path in files), "large.bin"])
+    assert (scanned.files_hashed, scanned.files_cached) == (7, 0)
+
+
+def test_a_known_digest_is_not_computed_again_and_its_headers_are_read_all_the_same(root: Path) -> None:
+    path = root / "model" / "model.safetensors"
+    watch = Counted()
+    known = {Stamp.of(path.stat()): "ab" * 32}
+    scanned = scan_folder(root, "model", max_files=10, watch=watch, known=known)
+    assert {entry.path: entry.sha256 for entry in scanned.manifest.files}["model.safetensors"] == "ab" * 32
+    assert watch.hashed_bytes == sum(len(one.read_bytes()) for one in (root / "model").rglob("*.*") if one != path)
+    assert scanned.evidence.weights[0].parameters == 4
+    assert (scanned.files_hashed, scanned.files_cached) == (3, 1)
+    os.utime(path, ns=(0, 0))
+    again = scan_folder(root, "model", max_files=10, watch=ScanWatch(), known=known)
+    assert again.files_cached == 0
+    assert {entry.path: entry.sha256 for entry in again.manifest.files}["model.safetensors"] == sha256_hex(
+        path.read_bytes()
+    )
+
+
+def test_only_what_was_settled_before_the_scan_is_to_be_remembered(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write in the same tick of the file system's clock leaves no trace in a file's times."""
+    newest_ns = max(path.stat().st_ctime_ns for path in (root / "model").rglob("*.*"))
+    whole = {path.stat().st_ino for path in (root / "model").rglob("*") if path.is_file()}
+
+    def scanned_at(at_ns: int) -> Scanned:
+        monkeypatch.setattr("time.time_ns", lambda: at_ns)
+        return scan_folder(root, "model", max_files=10, watch=ScanWatch())
+
+    settled_ns = newest_ns + int(SETTLED_S * 1e9)
+    assert {stamp.inode for stamp in scanned_at(settled_ns).digests} == whole
+    assert len(scanned_at(settled_ns - 1).digests) < len(whole)
+    assert scanned_at(newest_ns - 1).digests == {}
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RecursionError()])
+def test_a_file_whose_headers_exhaust_their_reader_is_named(root: Path, error: BaseException) -> None:
+    class Exhausted(EvidenceCollector):
+        def add(self, path: str, file: BinaryIO, size_bytes: int) -> None:
+            if path == "config.json":
+                raise error
+
+    with pytest.raises(ModelForgeError) as caught:
+        scan_folder(root, "model", max_files=10, watch=ScanWatch(), collector=Exhausted)
+    assert (caught.value.code, caught.value.context["file"]) == (ErrorCode.SCAN_LIMIT_EXCEEDED, "config.json")
+
+
+def test_what_a_collector_sees_is_the_file(root: Path) -> None:
+    (root / "model" / "large.bin").write_bytes(b"x" * (BLOCK_BYTES + 1))
+    seen: dict[str, Any] = {}
+
+    class Seeing(EvidenceCollector):
+        def add(self, path: str, file: BinaryIO, size_bytes: int) -> None:
+            assert file.seekable()
+            seen[path] = (file.tell(), file.seek(0, io.SEEK_END), size_bytes)
+
+    scan_folder(root, "model", max_files=10, watch=ScanWatch(), collector=Seeing)
+    assert seen == {
+        str(path.relative_to(root / "model")): (0, path.stat().st_size, path.stat().st_size)
+        for path in (root / "model").rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_thread_that_fails_ends_the_others(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        (root / "model" / f"large-{number:02}.bin").write_bytes(b"x" * (BLOCK_BYTES + 1))
+    watch = Counted()
+
+    def broken(*_: object) -> int:
+        raise ModelForgeError(ErrorCode.ARTIFACT_UNREADABLE, "the disk is broken")
+
+    # The headers are read by another name of it.
+    monkeypatch.setattr(artifact_hash, "read_into", broken)
+    with pytest.raises(ModelForgeError) as caught:
+        scan_folder(root, "model", max_files=50, watch=watch)
+    assert caught.value.code is ErrorCode.ARTIFACT_UNREADABLE
+    # Each of the two threads had one file in its hands, and took no other.
+    assert len([path for path in watch.begun if path.startswith("large")]) <= 20 + 2

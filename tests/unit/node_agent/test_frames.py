@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from adapters.child.protocol import HEADER, MAX_FRAME_BYTES, Prepared, Proceed
+from adapters.child.protocol import HEADER, MAX_FRAME_BYTES, Prepared, Proceed, UpFrame
 from bus.codec import encode
 from bus.errors import ErrorCode, ModelForgeError
 from node_agent.frames import ChildGone, FrameStream
@@ -18,15 +18,15 @@ def framed(body: bytes) -> bytes:
 
 
 @pytest.fixture
-async def ends() -> AsyncIterator[tuple[FrameStream, socket.socket]]:
+async def ends() -> AsyncIterator[tuple[FrameStream[UpFrame], socket.socket]]:
     ours, theirs = socket.socketpair()
-    stream = await FrameStream.open(ours)
+    stream: FrameStream[UpFrame] = await FrameStream.open(ours, UpFrame)
     with theirs:
         yield stream, theirs
         await stream.close()
 
 
-async def test_frames_arrive_in_order_then_the_end(ends: tuple[FrameStream, socket.socket]) -> None:
+async def test_frames_arrive_in_order_then_the_end(ends: tuple[FrameStream[UpFrame], socket.socket]) -> None:
     stream, child = ends
     for number in (1.0, 2.0):
         child.sendall(framed(encode(Prepared(import_ms=number))))
@@ -38,7 +38,9 @@ async def test_frames_arrive_in_order_then_the_end(ends: tuple[FrameStream, sock
             await stream.receive(1)
 
 
-async def test_a_timeout_in_the_middle_of_a_frame_loses_nothing(ends: tuple[FrameStream, socket.socket]) -> None:
+async def test_a_timeout_in_the_middle_of_a_frame_loses_nothing(
+    ends: tuple[FrameStream[UpFrame], socket.socket],
+) -> None:
     stream, child = ends
     whole = framed(encode(Prepared(import_ms=3.0)))
     child.sendall(whole[:9])
@@ -58,7 +60,7 @@ async def test_a_timeout_in_the_middle_of_a_frame_loses_nothing(ends: tuple[Fram
     ],
 )
 async def test_a_child_that_breaks_the_protocol_is_a_typed_end(
-    ends: tuple[FrameStream, socket.socket], sent: bytes, code: ErrorCode
+    ends: tuple[FrameStream[UpFrame], socket.socket], sent: bytes, code: ErrorCode
 ) -> None:
     stream, child = ends
     child.sendall(sent)
@@ -68,7 +70,7 @@ async def test_a_child_that_breaks_the_protocol_is_a_typed_end(
         assert caught.value.code == code
 
 
-async def test_sending_to_a_child_that_is_gone(ends: tuple[FrameStream, socket.socket]) -> None:
+async def test_sending_to_a_child_that_is_gone(ends: tuple[FrameStream[UpFrame], socket.socket]) -> None:
     stream, child = ends
     child.close()
     with pytest.raises(ChildGone):
@@ -77,7 +79,7 @@ async def test_sending_to_a_child_that_is_gone(ends: tuple[FrameStream, socket.s
         await _send_many(stream)
 
 
-async def _send_many(stream: FrameStream) -> None:
+async def _send_many(stream: FrameStream[UpFrame]) -> None:
     """The first may still be taken by the kernel."""
     for _ in range(10):
         await stream.send(Proceed())

@@ -29,11 +29,12 @@ def test_what_differs_is_named(tmp_path: Path, changes: dict[str, Any], code: Er
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
     job = msgspec.structs.replace(probe_job(tmp_path), **changes)
+    assert job.manifest is not None
     if code is None:
-        check_job(job, OWN)
+        check_job(job, job.manifest, OWN)
         return
     with pytest.raises(ModelForgeError) as caught:
-        check_job(job, OWN)
+        check_job(job, job.manifest, OWN)
     assert caught.value.code is code
     assert caught.value.context[field] == NO_DIGEST
     assert caught.value.context["found"] in {job.manifest.digest(), OWN.digest()}

@@ -1,0 +1,185 @@
+"""The life of a scan's process: put the bounds up, read the folder, send what was found, end (spec P1).
+
+Everything that a stranger wrote is parsed here: no network, no other process, no file to write, bounded memory and
+processor time, and an end with the agent's own end.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import resource
+import signal
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Final
+
+from adapters.child import barrier, limits
+from adapters.child.channel import Channel, ParentGone
+from adapters.child.environment import foreign_names, offline_faults
+from adapters.formats.evidence import EvidenceCollector
+from bus.codec import encode
+from bus.digest import canonical_json
+from bus.errors import ErrorCode, ModelForgeError
+from bus.messages.artifacts import ScanProgress
+from bus.messages.evidence import Layer
+from node_agent import hash_cache
+from node_agent.artifact_root import Member
+from node_agent.artifact_scan import Scanned, ScanWatch, scan_folder
+from node_agent.scan_child.budget import CpuBudget
+from node_agent.scan_child.protocol import (
+    MAX_PART_BYTES,
+    DigestRow,
+    LastFile,
+    Part,
+    ScanDone,
+    ScanFailed,
+    ScanOptions,
+    ScanPart,
+    ScanProgressed,
+    ScanStarted,
+)
+
+EXIT_OK: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_PARENT_GONE: Final = 3
+PROGRESS_S: Final = 0.5
+# The root, a handle for each level of folders, and a few for each thread.
+MAX_DESCRIPTORS: Final = 256
+
+
+def serve(channel: Channel, options: ScanOptions) -> int:
+    """Scan, and report; returns the exit code. Never raises."""
+    last = LastFile(options.page)
+    os.close(options.page)
+    try:
+        try:
+            budget = CpuBudget(options.max_files, options.file_cpu_s)
+            channel.send(ScanStarted(layers=isolate(channel.descriptor, options)))
+            _send(channel, _scan(channel, options, last, budget))
+        except ParentGone:
+            raise
+        except BaseException as error:  # noqa: BLE001 -- the edge of the process: whatever it is becomes a code here
+            channel.send(ScanFailed(failure=_typed(error, last.read()).to_failure()))
+            return EXIT_FAILED
+    except ParentGone:
+        return EXIT_PARENT_GONE
+    return EXIT_OK
+
+
+def isolate(channel: int, options: ScanOptions) -> tuple[Layer, ...]:
+    """Put every layer up, and say which of them really stand; the order is the one of a probe's child."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a Python handler does not run inside one long C call
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    faulthandler.enable(file=2, all_threads=True)
+    layers = [limits.own_session(), limits.close_inherited({channel}), limits.no_core_files()]
+    faults = [*offline_faults(os.environ), *foreign_names(os.environ)]
+    layers.append(Layer(name="scrubbed_environment", active=not faults, detail="; ".join(faults) or "allow-listed"))
+    limits.die_with_parent(options.parent_pid)
+    layers.append(barrier.enter_network_namespace())
+    layers.append(limits.die_with_parent(options.parent_pid))
+    layers.append(limits.limit_memory(options.memory_limit_bytes))
+    layers.append(_bound("no_file_written", resource.RLIMIT_FSIZE, 0))
+    layers.append(_bound("few_descriptors", resource.RLIMIT_NOFILE, MAX_DESCRIPTORS))
+    layers.extend(barrier.install_filter(processes=True))
+    return tuple(layers)
+
+
+def _bound(name: str, what: int, limit: int) -> Layer:
+    try:
+        resource.setrlimit(what, (limit, limit))
+    except (OSError, ValueError) as error:
+        return Layer(name=name, active=False, detail=f"{error}")
+    return Layer(name=name, active=True, detail=f"{limit}")
+
+
+class _Watch(ScanWatch):
+    """Counts, notes the file that is being read, sets the budget of each step, and tells the agent how far it is."""
+
+    def __init__(self, channel: Channel, threads: int, last: LastFile, budget: CpuBudget) -> None:
+        super().__init__(threads)
+        self._channel, self._last, self._budget = channel, last, budget
+        self._lock = threading.Lock()
+        self._headers_only = True
+        self._files = self._total_files = self._bytes = self._total_bytes = 0
+        self._next_s = 0.0
+
+    def listed(self, members: tuple[Member, ...], to_hash_bytes: int) -> None:
+        self._total_files, self._total_bytes = len(members), to_hash_bytes
+        self._budget.listed(len(members), to_hash_bytes)
+
+    def begins(self, member: Member) -> None:
+        self._last.note(member.path)
+        if self._headers_only:
+            self._budget.file()
+
+    def hashing(self) -> None:
+        self._headers_only = False
+        self._files = 0
+        self._budget.hashing()
+
+    def advance(self, *, files: int = 0, size_bytes: int = 0) -> None:
+        with self._lock:
+            self._files += files
+            self._bytes += size_bytes
+            now_s = time.monotonic()
+            if now_s < self._next_s:
+                return
+            self._next_s = now_s + PROGRESS_S
+            progress = ScanProgress(
+                step="headers" if self._headers_only else "hashing",
+                files_done=self._files,
+                files_total=self._total_files,
+                bytes_done=self._bytes,
+                bytes_total=self._total_bytes,
+            )
+        self._channel.send(ScanProgressed(progress=progress))
+
+
+def _scan(channel: Channel, options: ScanOptions, last: LastFile, budget: CpuBudget) -> Scanned:
+    channel.send(ScanProgressed(progress=ScanProgress(step="listing")))
+    known = hash_cache.read(Path(options.cache)) if options.cache else {}
+    watch = _Watch(channel, options.threads, last, budget)
+    try:
+        return scan_folder(
+            Path(options.root),
+            options.path,
+            max_files=options.max_files,
+            watch=watch,
+            known=known,
+            collector=EvidenceCollector,
+        )
+    finally:
+        budget.hashing()
+
+
+def _send(channel: Channel, scanned: Scanned) -> None:
+    rows: list[DigestRow] = [
+        (stamp.device, stamp.inode, stamp.size_bytes, stamp.mtime_ns, stamp.ctime_ns, sha256)
+        for stamp, sha256 in scanned.digests.items()
+    ]
+    parts: tuple[tuple[Part, bytes], ...] = (
+        ("manifest", canonical_json(scanned.manifest)),
+        ("evidence", encode(scanned.evidence)),
+        ("digests", encode(rows)),
+    )
+    for part, data in parts:
+        for begin in range(0, len(data), MAX_PART_BYTES):
+            channel.send(ScanPart(part=part, data=data[begin : begin + MAX_PART_BYTES]))
+    channel.send(ScanDone(files_hashed=scanned.files_hashed, files_cached=scanned.files_cached))
+
+
+def _typed(error: BaseException, last_file: str) -> ModelForgeError:
+    """Every end as a code; the story of one that is not typed goes to the bounded log."""
+    if isinstance(error, ModelForgeError):
+        return error
+    where = f" while {last_file} was read" if last_file else ""
+    if isinstance(error, MemoryError):
+        return ModelForgeError(
+            ErrorCode.SCAN_LIMIT_EXCEEDED, f"the scan needed more memory than it may use{where}", file=last_file
+        )
+    os.write(2, "".join(traceback.format_exception(error)).encode(errors="backslashreplace"))
+    name = type(error).__name__
+    return ModelForgeError(ErrorCode.NODE_FAULT, f"the scan failed with {name}{where}; the agent's log says where")
