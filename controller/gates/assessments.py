@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 import msgspec
 
 from adapters.inspect.registry import inspect
@@ -10,16 +13,19 @@ from bus import ids
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.api import AssessRequest
 from bus.messages.artifacts import ArtifactSet
-from bus.messages.gates import Assessment, Purpose
-from bus.messages.inventory import NodeInventory, NodeView
+from bus.messages.gates import Assessment, Declared, Estimate, Purpose
+from bus.messages.inventory import NodeView
 from bus.messages.profiles import ProfileView
 from bus.subjects import Caller
-from controller import fingerprint
+from controller import facts
 from controller.fingerprint import Now
 from controller.gates.caller import actor_of
-from controller.store import approvals, assessments, nodes, profiles, sets
+from controller.store import approvals, assessments, estimates, nodes, probes, profiles, quarantines, sets
 from controller.store.nodes import Silence
 from controller.store.tx import Tx
+
+# What an inspector may ask for; the gate itself looks at the others.
+PURPOSES: Final[tuple[Purpose, ...]] = ("pickle", "quarantine_release")
 
 
 def create(tx: Tx, silence: Silence, caller: Caller, request: AssessRequest) -> Assessment:
@@ -31,60 +37,67 @@ def create(tx: Tx, silence: Silence, caller: Caller, request: AssessRequest) -> 
     artifact = sets.get(tx, sets.find(tx, request.set_digest))
     profile = profiles.find(tx, request.profile)
     node = nodes.view(tx, request.node, silence)
-    inventory = _inventory(node)
-    pickle_approved = approvals.valid(tx, artifact.digest, "pickle") is not None
-    inspection = inspect(_subject(tx, artifact, profile, node, inventory, pickle_approved=pickle_approved))
-    facts = fingerprint.current_facts(tx, artifact.digest, profile.id, node.name)
+    inventory = facts.inventory_of(node)
+    inspection = inspect(_subject(tx, artifact, profile, node))
+    now = Now(tx)
+    current = now.current(artifact.digest, profile.id, node.name)
     assessment = Assessment(
         id=ids.new_id(ids.ASSESSMENT),
         set_digest=artifact.digest,
         profile_id=profile.id,
         profile_name=profile.profile.name,
         node=node.name,
-        environment_id=inventory.environment.digest(),
+        environment_id=current.facts[facts.ENVIRONMENT],
         adapter=profile.profile.adapter,
-        adapter_version=facts["adapter version"],
-        fingerprint=fingerprint.fingerprint_of(facts),
+        adapter_version=current.facts["adapter version"],
+        fingerprint=current.fingerprint,
         verdict=inspection.verdict,
         findings=inspection.findings,
-        estimate=inspection.estimate,
-        facts=facts,
+        estimate=_with_history(tx, inspection.estimate, artifact.digest, profile, node.name),
+        facts=current.facts,
         created_at=tx.at,
         created_by=caller.name,
+        hardware=inventory.hardware,
+        declared=inspection.declared or _declared(profile, node),
         approvals=approvals.valid_ids(tx, artifact.digest),
     )
     assessments.insert(tx, assessment)
     tx.audit("assessment", assessment.id, "created", actor_of(caller), detail=_detail(assessment, inspection))
-    return assessment
+    return with_proofs(tx, (assessment,), now)[0]
 
 
-def show(tx: Tx, assessment: Assessment, now: Now) -> Assessment:
+def show(assessment: Assessment, now: Now) -> Assessment:
     """The assessment as it stands now: what made it stale, and the approvals that are valid at this moment."""
     return msgspec.structs.replace(
         assessment,
         stale_because=now.stale_because(assessment),
-        approvals=approvals.valid_ids(tx, assessment.set_digest),
+        approvals=now.approvals(assessment.set_digest),
     )
 
 
-def _inventory(node: NodeView) -> NodeInventory:
-    if node.inventory is None:
-        raise ModelForgeError(ErrorCode.NODE_UNKNOWN, f"the node {node.name} has sent no inventory yet")
-    return node.inventory
+def with_proofs(tx: Tx, shown: Iterable[Assessment], now: Now) -> tuple[Assessment, ...]:
+    """The assessments, each with what a completed probe proved under exactly the facts that hold now (spec A2).
+
+    The proof stands beside the verdict and does not change it: the verdict is what static analysis said.
+    """
+    found = [(assessment, now.of(assessment).fingerprint) for assessment in shown]
+    proven = probes.proofs(tx, {fingerprint for _, fingerprint in found})
+    return tuple(
+        msgspec.structs.replace(assessment, proof=proven.get(fingerprint)) for assessment, fingerprint in found
+    )
 
 
-def _subject(
-    tx: Tx,
-    artifact: ArtifactSet,
-    profile: ProfileView,
-    node: NodeView,
-    inventory: NodeInventory,
-    *,
-    pickle_approved: bool,
-) -> Subject:
+def brief(assessment: Assessment) -> Assessment:
+    """As a list shows it: without the snapshots and the notes, with which 200 would not fit one message."""
+    weighty = tuple(found for found in assessment.findings if found.severity != "note")
+    return msgspec.structs.replace(assessment, facts={}, hardware=None, declared=None, findings=weighty)
+
+
+def _subject(tx: Tx, artifact: ArtifactSet, profile: ProfileView, node: NodeView) -> Subject:
     if artifact.manifest is None or artifact.evidence is None:
         raise ModelForgeError(ErrorCode.INTERNAL, f"the set {artifact.digest} has no manifest or evidence")
-    approved: frozenset[Purpose] = frozenset({"pickle"}) if pickle_approved else frozenset()
+    inventory = facts.inventory_of(node)
+    place = sets.place_on(tx, artifact.digest, node.name)
     return Subject(
         manifest=artifact.manifest,
         evidence=artifact.evidence,
@@ -98,8 +111,35 @@ def _subject(
             liveness=node.liveness,
             capabilities=inventory.capabilities,
         ),
-        location=sets.location_on(tx, artifact.digest, node.name),
-        approved=approved,
+        location=place.path if place is not None else None,
+        approved=frozenset(purpose for purpose in PURPOSES if approvals.valid(tx, artifact.digest, purpose)),
+        quarantined=quarantines.of_set(tx, artifact.digest),
+        corrupt=facts.corruption(place) if place is not None and place.state == "corrupt" else None,
+    )
+
+
+def _with_history(
+    tx: Tx, estimate: Estimate | None, set_digest: str, profile: ProfileView, node: str
+) -> Estimate | None:
+    if estimate is None:
+        return None
+    return msgspec.structs.replace(estimate, history=estimates.history(tx, set_digest, profile, node))
+
+
+def _declared(profile: ProfileView, node: NodeView) -> Declared | None:
+    """What the node says of the adapter, where its inspector said nothing of it."""
+    found = facts.declared(facts.inventory_of(node).environment, profile.profile.adapter)
+    if found is None:
+        return None
+    return Declared(
+        adapter=found.name,
+        version=found.version,
+        executable=found.executable,
+        inspect_only=found.inspect_only,
+        tasks=found.tasks,
+        modalities=found.modalities,
+        formats=found.formats,
+        quantizations=found.quantizations,
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.gates import Assessment, Candidate
+from bus.messages.gates import Assessment, Candidate, ProbeView
 from bus.states import ProbeState
 from controller.fingerprint import Now
-from controller.store import candidates, probes
+from controller.store import candidates, estimates, probes, profiles
 from controller.store.candidates import Stored
 from controller.store.rows import from_json
 from controller.store.tx import Tx
@@ -20,13 +20,14 @@ def make(tx: Tx, probe_id: str) -> str:
     Raises:
         ModelForgeError: ILLEGAL_TRANSITION for a probe that is not completed, UNKNOWN_ID.
     """
-    view = probes.view(tx, probe_id)
+    view = probes.view(tx, probe_id, with_evidence=True)
     row = tx.one("probes.gate", id=probe_id)
     if view.state is not ProbeState.COMPLETED or row is None:
         message = f"a probe that is {view.state} makes no candidate"
         raise ModelForgeError(ErrorCode.ILLEGAL_TRANSITION, message)
     assessment = from_json(row["assessment"], Assessment)
     candidate_id = candidates.insert(tx, probe_id, assessment)
+    _keep_estimate_error(tx, view, assessment)
     detail = {
         "probe": probe_id,
         "set": view.set_digest,
@@ -36,6 +37,23 @@ def make(tx: Tx, probe_id: str) -> str:
     }
     tx.audit("candidate", candidate_id, "lab-ready", "controller", detail=detail)
     return candidate_id
+
+
+def _keep_estimate_error(tx: Tx, view: ProbeView, assessment: Assessment) -> None:
+    """The estimate beside what was measured, where both are of the same kind (spec A11)."""
+    memory = view.evidence.memory if view.evidence is not None else None
+    estimated = assessment.estimate.size_bytes if assessment.estimate is not None else 0
+    if memory is None or not estimated or memory.peak_bytes is None or memory.peak_bytes <= 0:
+        return
+    if memory.source in estimates.COMPARABLE[profiles.get(tx, view.profile_id).profile.device]:
+        estimates.insert(
+            tx,
+            view.id,
+            assessment,
+            estimated_bytes=estimated,
+            measured_bytes=memory.peak_bytes,
+            source=memory.source,
+        )
 
 
 def show(stored: Stored, now: Now) -> Candidate:

@@ -12,13 +12,15 @@ from bus.messages.api import CancelRequest, QueueProbeRequest
 from bus.messages.artifacts import Manifest
 from bus.messages.blobs import MAX_INLINE_BYTES
 from bus.messages.gates import Approval, Assessment, ProbeView
+from bus.messages.inventory import NodeView
 from bus.messages.jobs import ProbeJob
 from bus.messages.profiles import ProfileView
 from bus.states import Cause, JobEvent, JobState, ProbeEvent
 from bus.subjects import Caller
 from bus.text import clean_line
 from controller import jobs
-from controller.fingerprint import NONE, Now, location_of
+from controller.facts import declared
+from controller.fingerprint import Now, location_of
 from controller.gates import work
 from controller.gates.caller import MAX_REASON_CHARS, actor_of, request_key
 from controller.settings import ControllerSettings
@@ -36,8 +38,8 @@ def queue(tx: Tx, settings: ControllerSettings, caller: Caller, request: QueuePr
     A repeated request gives the same probe, whatever the gates say by then.
 
     Raises:
-        ModelForgeError: UNKNOWN_ID, AMBIGUOUS_ID, ASSESSMENT_STALE, ASSESSMENT_BLOCKED, NOT_APPROVED, NODE_OFFLINE,
-            INVALID_ARGUMENT.
+        ModelForgeError: UNKNOWN_ID, AMBIGUOUS_ID, ASSESSMENT_STALE, ASSESSMENT_BLOCKED, RUNTIME_INCOMPATIBLE (the
+            node cannot execute the adapter), NOT_APPROVED, NODE_OFFLINE, INVALID_ARGUMENT.
     """
     key = request_key(caller, request.request_id)
     assessment = assessments.find(tx, request.assessment_id)
@@ -48,7 +50,7 @@ def queue(tx: Tx, settings: ControllerSettings, caller: Caller, request: QueuePr
     # The very place that was assessed: that it holds the set still is part of the gates just passed.
     location = location_of(assessment)
     manifest = sets.get(tx, assessment.set_digest).manifest
-    if location == NONE or manifest is None:
+    if location is None or manifest is None:
         raise ModelForgeError(ErrorCode.INTERNAL, "a compatible assessment has no location or manifest")
     profile = profiles.get(tx, assessment.profile_id)
     probe_id = ids.new_id(ids.PROBE)
@@ -87,21 +89,40 @@ def _same_probe(view: ProbeView, assessment: Assessment) -> ProbeView:
 
 
 def _pass_gates(tx: Tx, settings: ControllerSettings, assessment: Assessment) -> Approval:
-    """Every gate in its order; the valid approval of exactly this set."""
+    """Every gate in its order; the valid approval of exactly this set.
+
+    A set that nothing blocks may be probed, whether static analysis claims that it will run or makes no claim.
+    """
     check_current(tx, assessment)
-    if assessment.verdict != "compatible":
+    if assessment.verdict == "blocked":
         codes = ", ".join(found.code for found in assessment.findings if found.severity == "blocker")
         message = f"the assessment {assessment.id} is blocked: {codes}"
         raise ModelForgeError(ErrorCode.ASSESSMENT_BLOCKED, message, assessment=assessment.id, blockers=codes)
+    node = nodes.view(tx, assessment.node, silence_of(settings))
+    _check_executable(node, assessment.adapter)
     approval = approvals.valid(tx, assessment.set_digest, PURPOSE)
     if approval is None:
         message = f"no valid approval of {assessment.set_digest} for {PURPOSE}"
         raise ModelForgeError(ErrorCode.NOT_APPROVED, message, set=assessment.set_digest, purpose=PURPOSE)
-    node = nodes.view(tx, assessment.node, silence_of(settings))
     if node.liveness == "offline":
         message = f"the node {node.name} has not been heard of lately"
         raise ModelForgeError(ErrorCode.NODE_OFFLINE, message, node=node.name)
     return approval
+
+
+def _check_executable(node: NodeView, adapter: str) -> None:
+    """Pass if the node can run the adapter now: a probe that nobody could carry out is not queued."""
+    found = None if node.inventory is None else declared(node.inventory.environment, adapter)
+    if found is not None and found.executable:
+        return
+    if found is None:
+        reason = "the node declares no such adapter"
+    elif found.inspect_only:
+        reason = "this version assesses sets for it and cannot run it anywhere"
+    else:
+        reason = found.reason or "the node gives no reason"
+    message = f"the adapter {adapter} cannot be executed on {node.name}: {reason}"
+    raise ModelForgeError(ErrorCode.RUNTIME_INCOMPATIBLE, message, node=node.name, adapter=adapter)
 
 
 def check_current(tx: Tx, assessment: Assessment) -> None:

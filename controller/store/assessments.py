@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Final
+
 from bus import ids
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.gates import Assessment
 from controller.store import resolve
 from controller.store.rows import from_json, json_text
 from controller.store.tx import Tx
+
+PAGE: Final = 200
 
 
 def find(tx: Tx, typed: str) -> Assessment:
@@ -23,9 +28,12 @@ def find(tx: Tx, typed: str) -> Assessment:
     return from_json(row["body"], Assessment)
 
 
-def list_assessments(tx: Tx, limit: int) -> tuple[Assessment, ...]:
-    """Assessments as they were made, newest first."""
-    return tuple(from_json(row["body"], Assessment) for row in tx.all("assessments.list", limit=limit))
+def newest_first(tx: Tx, limit: int) -> Iterator[Assessment]:
+    """Assessments as they were made, newest first; they are read page by page, as far as somebody looks."""
+    ids_ = [row["id"] for row in tx.all("assessments.newest", limit=limit)]
+    for start in range(0, len(ids_), PAGE):
+        for row in tx.all("assessments.bodies", ids=json_text(ids_[start : start + PAGE])):
+            yield from_json(row["body"], Assessment)
 
 
 def insert(tx: Tx, assessment: Assessment) -> None:

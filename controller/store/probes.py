@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from bus import ids, states
 from bus.errors import ErrorCode, Failure, ModelForgeError
 from bus.messages.api import LogView
-from bus.messages.evidence import PhaseMark, ProbeEvidence
-from bus.messages.gates import Assessment, ProbeView, StartMethod
+from bus.messages.evidence import MemorySource, PhaseMark, ProbeEvidence
+from bus.messages.gates import Assessment, ProbeView, Proof, StartMethod
 from bus.messages.profiles import RuntimeProfile
 from bus.states import ProbeState
 from controller.store import resolve
@@ -38,6 +40,29 @@ def view(tx: Tx, probe_id: str, *, with_evidence: bool = False) -> ProbeView:
 def list_views(tx: Tx, limit: int) -> tuple[ProbeView, ...]:
     """Probes without their evidence, newest first."""
     return tuple(_view(row, with_evidence=False) for row in tx.all("probes.list", limit=limit))
+
+
+def proofs(tx: Tx, fingerprints: Collection[str]) -> dict[str, Proof]:
+    """What the newest completed probe under each of these fingerprints proved; those without one are left out.
+
+    A fingerprint holds set, profile and node, so an equal one is of the very same three.
+    """
+    rows = tx.all("probes.proofs", fingerprints=json_text(sorted(fingerprints)))
+    return {row["fingerprint"]: _proof(row) for row in rows}
+
+
+def _proof(row: Row) -> Proof:
+    return Proof(
+        probe_id=row["probe_id"],
+        candidate_id=row["candidate_id"],
+        task=row["task"],
+        fingerprint=row["fingerprint"],
+        completed_at=time_of(row["completed_at"]),
+        load_ms=row["load_ms"],
+        inference_ms=row["inference_ms"],
+        memory_bytes=row["memory_bytes"],
+        memory_source=MemorySource(row["memory_source"] or MemorySource.UNAVAILABLE),
+    )
 
 
 def log(tx: Tx, probe_id: str, attempt: int | None) -> LogView:

@@ -128,7 +128,7 @@ async def test_a_production_approval_is_recorded_and_opens_nothing(tmp_path: Pat
     ("change", "words"),
     [
         ("driver", "driver changed from none to 570.1"),
-        ("gpu", "gpus changed from none to GPU-1"),
+        ("gpu", "gpu GPU-1 changed from absent to Test card"),
         ("adapter", "adapter version changed from 6.2.0 to 7.0.0"),
         ("disabled", "node enabled changed from yes to no"),
         ("ineligible", "node lab-eligible changed from yes to no"),

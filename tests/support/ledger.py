@@ -15,14 +15,17 @@ import msgspec
 
 from adapters.formats.evidence import EvidenceCollector
 from bus import ids
+from bus.codec import decode, encode
 from bus.digest import sha256_hex
 from bus.messages import api, gates, profiles
 from bus.messages.artifacts import FileEntry, Manifest, SetEvidence
+from bus.messages.evidence import ProbeEvidence
 from bus.messages.inventory import GpuFacts, HardwareFacts, NodeInventory
 from bus.messages.jobs import AnyCommand
 from bus.messages.profiles import AdapterFacts, RuntimeEnvironment, RuntimeProfile
 from bus.states import Cause, JobEvent, ProbeEvent
 from bus.subjects import Caller
+from bus.verbs import USER_VERBS
 from controller import boots, jobs
 from controller.api import USER_HANDLERS
 from controller.api_base import ApiContext, BusStatus
@@ -31,8 +34,10 @@ from controller.gates import artifact_sets, candidates
 from controller.progress import ProgressBoard
 from controller.settings import ControllerSettings
 from controller.store.connection import Store
+from controller.store.rows import json_text
 from controller.store.tx import Tx
 
+REQUESTS = {verb.name: verb.request for verb in USER_VERBS}
 MIB = 1024 * 1024
 NODE = "local"
 PATH = "models/tiny"
@@ -163,9 +168,10 @@ class Lab:
     commands: list[tuple[str, AnyCommand]] = field(default_factory=list)
 
     async def call(self, verb: str, request: Any = None, *, user: str = "alice") -> Any:
-        """One verb, as the service would carry it out."""
-        caller = Caller("user", user, verb)
-        return await USER_HANDLERS[verb](self.context, caller, api.Nothing() if request is None else request)
+        """One verb, as the service would carry it out; a page is asked for in the words that the verb has for it."""
+        asked, wanted = api.Nothing() if request is None else request, REQUESTS[verb]
+        known = asked if isinstance(asked, wanted) else decode(encode(asked), wanted)
+        return await USER_HANDLERS[verb](self.context, Caller("user", user, verb), known)
 
     async def hello(self, said: NodeInventory | None = None, replaces: str | None = None) -> None:
         """A node is admitted."""
@@ -221,7 +227,9 @@ class Lab:
         await self.approve(digest)
         return assessment
 
-    async def run(self, probe_id: str, *events: ProbeEvent, by: Cause = Cause.NODE) -> None:
+    async def run(
+        self, probe_id: str, *events: ProbeEvent, by: Cause = Cause.NODE, evidence: ProbeEvidence | None = None
+    ) -> None:
         """Move a probe; its job follows at claim and end, and a completed probe becomes a candidate."""
 
         def move(tx: Tx) -> None:
@@ -233,6 +241,8 @@ class Lab:
                     continue
                 jobs.move_probe(tx, job, event, by)
                 if event is ProbeEvent.COMPLETE:
+                    if evidence is not None:
+                        tx.run("evidence.store", id=probe_id, evidence=json_text(evidence))
                     jobs.end_job(tx, job, JobEvent.SUCCEED, by, None)
                     candidates.make(tx, probe_id)
                 elif event in {ProbeEvent.FAIL, ProbeEvent.CANCEL}:

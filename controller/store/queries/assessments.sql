@@ -7,8 +7,11 @@ VALUES
 -- name: get
 SELECT id, body FROM assessments WHERE id = :id;
 
--- name: list
-SELECT id, body FROM assessments ORDER BY created_at DESC, id LIMIT :limit;
+-- name: newest
+SELECT id FROM assessments ORDER BY created_at DESC, id LIMIT :limit;
+
+-- name: bodies
+SELECT body FROM assessments WHERE id IN (SELECT value FROM json_each(:ids)) ORDER BY created_at DESC, id;
 
 -- name: resolve
 SELECT id FROM assessments WHERE id BETWEEN :low AND :high ORDER BY id LIMIT :limit;

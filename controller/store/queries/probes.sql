@@ -27,6 +27,23 @@ FROM probes p JOIN jobs j ON j.id = p.id JOIN profiles r ON r.id = p.profile_id
 LEFT JOIN candidates c ON c.probe_id = p.id
 ORDER BY j.queued_at DESC, p.id LIMIT :limit;
 
+-- The candidate is of a completed probe and holds its fingerprint; of several, the newest counts.
+
+-- name: proofs
+WITH known AS (
+    SELECT c.fingerprint, c.probe_id, c.id,
+           row_number() OVER (PARTITION BY c.fingerprint ORDER BY c.created_at DESC, c.id) AS rank
+    FROM candidates c WHERE c.fingerprint IN (SELECT value FROM json_each(:fingerprints))
+)
+SELECT k.fingerprint, k.probe_id, k.id AS candidate_id, coalesce(j.finished_at, p.state_at) AS completed_at,
+       coalesce(json_extract(r.body, '$.task'), 'embedding') AS task,
+       json_extract(p.evidence, '$.timings.load_ms') AS load_ms,
+       json_extract(p.evidence, '$.timings.inference_ms') AS inference_ms,
+       json_extract(p.evidence, '$.memory.peak_bytes') AS memory_bytes,
+       json_extract(p.evidence, '$.memory.source') AS memory_source
+FROM known k JOIN probes p ON p.id = k.probe_id JOIN jobs j ON j.id = p.id JOIN profiles r ON r.id = p.profile_id
+WHERE k.rank = 1 AND p.state = 'completed';
+
 -- name: resolve
 SELECT id FROM probes WHERE id BETWEEN :low AND :high ORDER BY id LIMIT :limit;
 

@@ -23,7 +23,7 @@ def vllm(**changes: Any) -> AdapterFacts:
     return msgspec.structs.replace(VLLM, **changes)
 
 
-@pytest.mark.req("A18", "A9")
+@pytest.mark.req("A18")
 def test_model_types_that_came_and_went_are_named_and_counted() -> None:
     many = tuple(f"type{number:03}" for number in range(400))
     before, after = declaring(model_types=("bert", *many)), declaring(model_types=("gemma4", *many))
