@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from bus.messages.gates import Assessment
     from bus.operator import Operator
 
-_PROMPT_ROWS: Final = 1
+# A prompt of two lines must not push the verdict off the screen.
+_PROMPT_ROWS: Final = 2
 _CARD_ROWS_MIN: Final = 16
 _HINTS_MAX: Final = 3
 

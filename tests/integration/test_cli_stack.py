@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -217,7 +218,17 @@ def watched_states(process: subprocess.Popen[bytes]) -> list[str]:
 
 def test_every_list_has_a_table_and_json(live: Live, assessment: dict[str, Any]) -> None:
     assert assessment["verdict"] == "compatible"
-    for noun in ("artifact", "profile", "assess", "approve", "probe", "candidate", "node", "audit"):
+    for noun in (
+        "artifact",
+        "profile",
+        "environment",
+        "assess",
+        "approve",
+        "probe",
+        "candidate",
+        "node",
+        "audit",
+    ):
         table = live.run(noun, "list")
         assert table.code == 0, table.err
         assert table.out.splitlines()[0].isupper()
@@ -263,7 +274,7 @@ def test_a_disabled_node_is_not_probed_until_it_is_enabled_again(live: Live, ass
         try:
             assert (found["enabled"], found["lab_eligible"]) != (True, True)
             blocked = live.run(*assess)
-            assert blocked.code == 1
+            assert blocked.code == 4
             assert finding in {one["code"] for one in blocked.data["findings"]}
             failed(live.run("probe", "queue", assessment["id"], "--json"), "ASSESSMENT_STALE", 4)
         finally:
@@ -286,12 +297,17 @@ def test_a_profile_is_immutable(live: Live, assessment: dict[str, Any], tmp_path
     assert live.data("profile", "show", "from-file")["id"] == made["id"]
 
 
-def test_a_blocked_assessment_is_exit_1_and_cannot_be_queued(live: Live, assessment: dict[str, Any]) -> None:
+def test_a_blocked_assessment_is_exit_4_and_cannot_be_queued(live: Live, assessment: dict[str, Any]) -> None:
     live.data("profile", "create", "gpu", "--device", "cuda")
     if live.data("node", "show", "local")["inventory"]["hardware"]["gpus"]:
         pytest.skip("this machine has a GPU: a CUDA profile is not blocked here")
+    said = live.run("assess", assessment["set_digest"], "--profile", "gpu")
+    assert said.code == 4, said.err
+    assert re.match(r"BLOCKED: \d+ blockers?; nothing was loaded$", said.out.splitlines()[0])
+    assert len(said.out.splitlines()) <= 24
+    assert max(len(line) for line in said.out.splitlines()) <= 80
     result = live.run("assess", assessment["set_digest"], "--profile", "gpu", "--json")
-    assert result.code == 1, result.err
+    assert result.code == 4, result.err
     assert result.data["verdict"] == "blocked"
     live.run("approve", "add", assessment["set_digest"], "--reason", "a test")
     failed(live.run("probe", "queue", result.data["id"], "--json"), "ASSESSMENT_BLOCKED", 4)
