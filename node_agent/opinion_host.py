@@ -7,6 +7,8 @@ what it forks cannot start anything.
 from __future__ import annotations
 
 import contextlib
+import errno
+import importlib
 import importlib.metadata
 import io
 import os
@@ -20,7 +22,8 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, Final, Literal, NamedTuple, cast
 
 from adapters.child import limits, seccomp
-from bus.codec import encode
+from bus.codec import decode, encode
+from bus.errors import ModelForgeError
 from bus.messages.artifacts import Opinion
 from bus.text import clean_line
 from node_agent.pickle_opinions import Opinions
@@ -73,8 +76,7 @@ class Shared(io.RawIOBase):
         """Go somewhere else."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: os.fstat(self._descriptor).st_size}[whence]
         if base + offset < 0:
-            message = "a position before the beginning"
-            raise ValueError(message)
+            raise OSError(errno.EINVAL, "a position before the beginning")
         self._at = base + offset
         return self._at
 
@@ -88,9 +90,10 @@ def ask_picklescan(file: BinaryIO) -> Answer:
     found: dict[str, list[str]] = {"dangerous": [], "suspicious": []}
     for name in result.globals:
         found.get(name.safety.value, []).append(f"{name.module}.{name.name}")
-    for verdict in ("dangerous", "suspicious"):
+    verdicts: tuple[_Verdict, ...] = ("dangerous", "suspicious")
+    for verdict in verdicts:
         if found[verdict]:
-            return Answer(cast("_Verdict", verdict), ", ".join(sorted(set(found[verdict]))[:_MAX_NAMES]))
+            return Answer(verdict, ", ".join(sorted(set(found[verdict]))[:_MAX_NAMES]))
     if result.scan_err:
         return Answer("suspicious", "it could not read everything")
     return Answer("clean", "it found no name on its lists" if result.scanned_files else "it saw no pickle in the file")
@@ -160,3 +163,93 @@ def helper(tool: str, descriptor: int, pipe: int, parent: int) -> int:
 def _opinion(tool: str, verdict: _Verdict | Literal["unavailable"], detail: str) -> Opinion:
     version = importlib.metadata.version(tool)
     return Opinion(tool=tool, version=version, verdict=verdict, detail=clean_line(detail, MAX_DETAIL_CHARS))
+
+
+class Helper:
+    """A forked process, seen from the host."""
+
+    def __init__(self, tool: str, descriptor: int) -> None:
+        """Fork it. Raises OSError."""
+        self.tool = tool
+        self.pipe, theirs = os.pipe()
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os._exit(helper(tool, descriptor, theirs, parent))
+        os.close(theirs)
+
+    def opinion(self, until_s: float) -> Opinion:
+        """What it says until then (`time.monotonic`); it is ended and reaped in any case."""
+        answer = b""
+        poll = select.poll()
+        poll.register(self.pipe, select.POLLIN)
+        timed_out = not poll.poll(max(0.0, until_s - time.monotonic()) * 1000)
+        if not timed_out:
+            answer = os.read(self.pipe, _MAX_ANSWER_BYTES)
+        os.close(self.pipe)
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            os.kill(self.pid, signal.SIGKILL)
+        _pid, status = os.waitpid(self.pid, 0)
+        if answer:
+            return _received(self.tool, answer)
+        if timed_out:
+            return _opinion(self.tool, "unavailable", "it took too long")
+        return _opinion(self.tool, "unavailable", f"its process ended: {_how(status)}")
+
+
+def _received(tool: str, answer: bytes) -> Opinion:
+    """What a process said that has read a hostile file: decoded, and about its own tool only."""
+    try:
+        opinion = decode(answer, Opinion)
+    except ModelForgeError:
+        return _opinion(tool, "unavailable", "its process gave no answer that can be read")
+    return Opinion(
+        tool=tool,
+        version=importlib.metadata.version(tool),
+        verdict=opinion.verdict,
+        detail=clean_line(opinion.detail, MAX_DETAIL_CHARS),
+    )
+
+
+def _how(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return "it took too much processor time" if number == signal.SIGXCPU else f"signal {number}"
+    return f"exit {os.waitstatus_to_exitcode(status)}"
+
+
+def answer_for(descriptor: int, tools: list[str], wall_s: float) -> Opinions:
+    """The opinions of all these scanners on one open file, at the same time."""
+    until_s = time.monotonic() + wall_s
+    opinions: list[Opinion] = []
+    helpers: list[Helper] = []
+    for tool in tools:
+        try:
+            helpers.append(Helper(tool, descriptor))
+        except OSError as error:
+            opinions.append(_opinion(tool, "unavailable", f"no process could be started: {error.strerror or error}"))
+    opinions.extend(started.opinion(until_s) for started in helpers)
+    return Opinions(opinions=tuple(opinions))
+
+
+def main(arguments: list[str]) -> int:
+    """Answer until the other side closes its end; returns the exit code."""
+    parent, number, wall_s, *tools = arguments
+    limits.die_with_parent(int(parent))
+    limits.no_core_files()
+    seccomp.install(processes=False)
+    limits.die_with_parent(int(parent))
+    with socket.socket(fileno=int(number)) as asked:
+        while True:
+            data, descriptors, _flags, _address = socket.recv_fds(asked, 1, 1)
+            if not data:
+                return 0
+            for descriptor in descriptors:
+                try:
+                    asked.send(encode(answer_for(descriptor, tools, float(wall_s))))
+                finally:
+                    os.close(descriptor)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
