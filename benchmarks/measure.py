@@ -28,9 +28,10 @@ class Row:
         unit: of value and baseline.
         baseline: median of the baseline.
         ratio: median over the rounds of contender / baseline.
-        reach: the ratio that is to be reached; at most this is `ok`.
-        ok: was it?
+        reach: the ratio that is to be reached, at most; `None` where the value has a bound instead.
+        ok: was it reached?
         spread: largest minus smallest ratio of a round, as a part of `ratio`.
+        bound: what the value itself may be at most, in `unit`, whatever the baseline took.
     """
 
     name: str
@@ -38,9 +39,10 @@ class Row:
     unit: str
     baseline: float
     ratio: float
-    reach: float
+    reach: float | None
     ok: bool
     spread: float
+    bound: float | None = None
 
 
 def order(names: list[str], round_number: int) -> list[str]:
@@ -62,15 +64,14 @@ async def in_turns(runs: Mapping[str, Contender], rounds: int, tell: Callable[[s
     for number in range(rounds):
         for name in order(list(runs), number):
             seconds[name].append(await runs[name]())
-        line = ", ".join(f"{name} {taken[-1]:.2f} s" for name, taken in seconds.items())
+        line = ", ".join(f"{name} {taken[-1]:.3f} s" for name, taken in seconds.items())
         tell(f"round {number + 1} of {rounds}: {line}")
     return seconds
 
 
 def row(name: str, seconds: list[float], baseline: list[float], reach: float) -> Row:
-    """The row of one contender."""
-    ratios = [mine / theirs for mine, theirs in zip(seconds, baseline, strict=True)]
-    ratio = statistics.median(ratios)
+    """The row of one contender, judged by its ratio."""
+    ratio, spread = _ratio(seconds, baseline)
     return Row(
         name=name,
         value=statistics.median(seconds),
@@ -79,5 +80,29 @@ def row(name: str, seconds: list[float], baseline: list[float], reach: float) ->
         ratio=ratio,
         reach=reach,
         ok=ratio <= reach,
-        spread=(max(ratios) - min(ratios)) / ratio,
+        spread=spread,
     )
+
+
+def bounded_row(name: str, seconds: list[float], baseline: list[float], bound_s: float) -> Row:
+    """The row of one contender that must not take longer than `bound_s`, shown in milliseconds."""
+    ratio, spread = _ratio(seconds, baseline)
+    value = statistics.median(seconds)
+    return Row(
+        name=name,
+        value=value * 1_000,
+        unit="ms",
+        baseline=statistics.median(baseline) * 1_000,
+        ratio=ratio,
+        reach=None,
+        ok=value <= bound_s,
+        spread=spread,
+        bound=bound_s * 1_000,
+    )
+
+
+def _ratio(seconds: list[float], baseline: list[float]) -> tuple[float, float]:
+    """The median ratio, and its spread."""
+    ratios = [mine / theirs for mine, theirs in zip(seconds, baseline, strict=True)]
+    ratio = statistics.median(ratios)
+    return ratio, (max(ratios) - min(ratios)) / ratio

@@ -34,7 +34,7 @@ from modelforge.demo import MODEL_FOLDER, packaged_model
 from node_agent.artifact_hash import Watch, hash_files
 from node_agent.artifact_root import ArtifactRoot
 from node_agent.claims import Lease
-from node_agent.controller_api import Boot
+from node_agent.controller_api import Boot, ControllerApi
 from node_agent.measure import nvml
 from node_agent.probe_run import ProbeRunner
 from node_agent.reporter import Reporter
@@ -67,8 +67,11 @@ class ProbeBench:
 
     def __init__(self, folder: Path, factory: ChildFactory, scratch: Path) -> None:
         self._folder = folder
+        # The job holds its whole manifest, so that nothing is asked of a controller.
+        self._boot = Boot(NODE, ids.new_boot_id())
         self._runner = ProbeRunner(
             factory,
+            api=ControllerApi(cast("BusClient", Sink()), self._boot),
             artifact_root=folder.parent,
             scratch=scratch,
             hash_threads=2,
@@ -85,11 +88,10 @@ class ProbeBench:
         """
         job = self._job(start_method)
         sink = Sink()
-        boot = Boot(NODE, ids.new_boot_id())
         granted = ClaimGranted(lease_id=ids.new_id(ids.LEASE), attempt=1, token=ids.new_token(), ttl_s=SCRIPT_S)
         began = time.perf_counter()
         lease = Lease(granted, job.job_id, "", asyncio.get_running_loop().time())
-        async with Reporter(cast("BusClient", sink), lease, boot) as reporter:
+        async with Reporter(cast("BusClient", sink), lease, self._boot) as reporter:
             await self._runner.run(job, lease, reporter)
         seconds = time.perf_counter() - began
         check(sink.finished, start_method)
@@ -171,5 +173,5 @@ async def rows(rounds: int, scratch: Path) -> list[Row]:
             "fresh": lambda: bench.run("fresh"),
             "template": lambda: bench.run("template"),
         }
-        seconds = await in_turns(runs, rounds, lambda line: print(line, file=sys.stderr, flush=True))
+        seconds = await in_turns(runs, rounds, lambda line: print(f"probe: {line}", file=sys.stderr, flush=True))
     return [row(f"probe, {way}", seconds[way], seconds[BASELINE], reach) for way, reach in REACHES.items()]

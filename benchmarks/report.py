@@ -33,10 +33,16 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.value:.2f} {row.unit}",
         f"{row.baseline:.2f} {row.unit}",
         f"{row.ratio:.3f}",
-        f"{row.reach:g}",
+        _limit(row),
         f"{row.spread:.0%}",
         "ok" if row.ok else "MISSED",
     )
+
+
+def _limit(row: Row) -> str:
+    if row.bound is not None:
+        return f"{row.bound:g} {row.unit}"
+    return f"{row.reach:g}"
 
 
 def write(path: Path, rows: Sequence[Row], rounds: int) -> None:

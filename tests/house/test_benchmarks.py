@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import measure, report
+from benchmarks import __main__, measure, report
 
 
 async def runs_in_turns(rounds: int) -> tuple[list[str], dict[str, list[float]]]:
@@ -48,6 +48,27 @@ def test_a_row_beyond_its_reach_is_not_ok() -> None:
     assert not measure.row("probe", [3.0] * 3, [2.0] * 3, reach=1.1).ok
 
 
+def test_a_bounded_row_is_judged_by_its_own_value() -> None:
+    """Whatever the baseline took: a slow machine is no excuse for a screen that waits."""
+    fast, slow = (measure.bounded_row("assess", [s] * 3, [0.001] * 3, bound_s=0.05) for s in (0.04, 0.06))
+
+    assert (fast.ok, slow.ok) == (True, False)
+    assert (fast.unit, fast.bound, fast.reach) == ("ms", 50.0, None)
+    assert fast.value == pytest.approx(40.0)
+    assert fast.ratio == pytest.approx(40.0)
+    assert "50 ms" in report.table([fast])
+
+
+async def test_only_the_named_parts_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def rows(rounds: int, scratch: Path) -> list[measure.Row]:
+        return [measure.row("one", [1.0] * rounds, [1.0] * rounds, reach=1.0)]
+
+    monkeypatch.setattr(__main__, "PARTS", {"one": rows, "other": rows})
+
+    assert len(await __main__.measured(["one"], 3, tmp_path)) == 1
+    assert len(await __main__.measured(["one", "other"], 3, tmp_path)) == 2
+
+
 def test_the_written_rows_have_every_field(tmp_path: Path) -> None:
     row = measure.row("probe", [3.0] * 3, [2.0] * 3, reach=1.1)
     report.write(tmp_path / "results" / "latest.json", [row], 3)
@@ -56,7 +77,7 @@ def test_the_written_rows_have_every_field(tmp_path: Path) -> None:
     assert document["rows"] == [
         {
             "name": "probe", "value": 3.0, "unit": "s", "baseline": 2.0, "ratio": 1.5, "reach": 1.1, "ok": False,
-            "spread": 0.0,
+            "spread": 0.0, "bound": None,
         }
     ]  # fmt: skip
 
