@@ -113,6 +113,17 @@ def refuse_too_large(members: tuple[Member, ...]) -> None:
         raise too_large(f"{len(members)} files make a manifest of {size_bytes} bytes, more than {MAX_BLOB_BYTES}")
 
 
+class _Held(io.BytesIO):
+    """The bytes of a small file, which still has its descriptor: another scanner is handed that."""
+
+    def __init__(self, data: bytes, descriptor: int) -> None:
+        super().__init__(data)
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+
 class _Headers:
     """Reads the evidence of every file, and the digests of the small ones on the way."""
 
@@ -127,7 +138,7 @@ class _Headers:
             with self._artifacts.open_member(self._folder, member) as fd:
                 if member.stamp.size_bytes <= BLOCK_BYTES:
                     data = self._small(fd, member)
-                    self._collect(member, io.BytesIO(data))
+                    self._collect(member, _Held(data, fd))
                     if member.path not in digests:
                         digests[member.path] = hashlib.sha256(data).hexdigest()
                         self._watch.advance(size_bytes=len(data))

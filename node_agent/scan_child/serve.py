@@ -28,6 +28,7 @@ from bus.messages.evidence import Layer
 from node_agent import hash_cache
 from node_agent.artifact_root import Member
 from node_agent.artifact_scan import Scanned, ScanWatch, scan_folder
+from node_agent.pickle_opinions import OpinionHost
 from node_agent.scan_child.budget import CpuBudget
 from node_agent.scan_child.protocol import (
     MAX_PART_BYTES,
@@ -56,9 +57,7 @@ def serve(channel: Channel, options: ScanOptions) -> int:
     os.close(options.page)
     try:
         try:
-            budget = CpuBudget(options.max_files, options.file_cpu_s)
-            channel.send(ScanStarted(layers=isolate(channel.descriptor, options)))
-            _send(channel, _scan(channel, options, last, budget))
+            _send(channel, _guarded(channel, options, last))
         except ParentGone:
             raise
         except BaseException as error:  # noqa: BLE001 -- the edge of the process: whatever it is becomes a code here
@@ -69,15 +68,25 @@ def serve(channel: Channel, options: ScanOptions) -> int:
     return EXIT_OK
 
 
-def isolate(channel: int, options: ScanOptions) -> tuple[Layer, ...]:
-    """Put every layer up, and say which of them really stand; the order is the one of a probe's child."""
+def _guarded(channel: Channel, options: ScanOptions, last: LastFile) -> Scanned:
+    """The scan, behind its layers."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a Python handler does not run inside one long C call
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable(file=2, all_threads=True)
-    layers = [limits.own_session(), limits.close_inherited({channel}), limits.no_core_files()]
+    limits.die_with_parent(options.parent_pid)
+    # The host of other scanners has bounds of its own and starts processes: it must be there before this one's stand.
+    with OpinionHost() as opinions:
+        budget = CpuBudget(options.max_files, options.file_cpu_s)
+        keep = {channel.descriptor} if opinions.descriptor is None else {channel.descriptor, opinions.descriptor}
+        channel.send(ScanStarted(layers=isolate(keep, options)))
+        return _scan(channel, options, _Watch(channel, options.threads, last, budget), opinions)
+
+
+def isolate(keep: set[int], options: ScanOptions) -> tuple[Layer, ...]:
+    """Put every layer up, and say which of them really stand; the order is the one of a probe's child."""
+    layers = [limits.own_session(), limits.close_inherited(keep), limits.no_core_files()]
     faults = [*offline_faults(os.environ), *foreign_names(os.environ)]
     layers.append(Layer(name="scrubbed_environment", active=not faults, detail="; ".join(faults) or "allow-listed"))
-    limits.die_with_parent(options.parent_pid)
     layers.append(barrier.enter_network_namespace())
     layers.append(limits.die_with_parent(options.parent_pid))
     layers.append(limits.limit_memory(options.memory_limit_bytes))
@@ -138,21 +147,17 @@ class _Watch(ScanWatch):
         self._channel.send(ScanProgressed(progress=progress))
 
 
-def _scan(channel: Channel, options: ScanOptions, last: LastFile, budget: CpuBudget) -> Scanned:
+def _scan(channel: Channel, options: ScanOptions, watch: _Watch, opinions: OpinionHost) -> Scanned:
     channel.send(ScanProgressed(progress=ScanProgress(step="listing")))
     known = hash_cache.read(Path(options.cache)) if options.cache else {}
-    watch = _Watch(channel, options.threads, last, budget)
-    try:
-        return scan_folder(
-            Path(options.root),
-            options.path,
-            max_files=options.max_files,
-            watch=watch,
-            known=known,
-            collector=EvidenceCollector,
-        )
-    finally:
-        budget.hashing()
+    return scan_folder(
+        Path(options.root),
+        options.path,
+        max_files=options.max_files,
+        watch=watch,
+        known=known,
+        collector=lambda: EvidenceCollector(opinions),
+    )
 
 
 def _send(channel: Channel, scanned: Scanned) -> None:
