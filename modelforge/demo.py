@@ -33,7 +33,7 @@ from bus.messages.profiles import ProfileView, RuntimeProfile
 from bus.states import JOB
 from bus.verbs import Rep, Req, Verb
 from modelforge import format as text
-from modelforge.cli.assessment_card import estimate_line, findings_text, verdict_line
+from modelforge.cli.assessment_card import declared_line, estimate_line, findings_text, proof_line, verdict_line
 from modelforge.cli.candidate import production
 from modelforge.cli.evidence_card import evidence_pairs
 from modelforge.cli.patience import AWAY, NOT_SENT, Patience, patiently
@@ -121,6 +121,8 @@ class Demo:
         candidate = await self._gate(
             "Candidate: what the passed probe became", lambda: self._candidate(probe), _tell_candidate
         )
+        # Once more: what was only said to be possible then is proven now, and the same record tells both.
+        assessment = await self._call(verbs.ASSESSMENTS_SHOW, ById(id=assessment.id))
         return DemoReport(
             artifact_set=found,
             profile=profile,
@@ -265,6 +267,8 @@ def report_card(report: DemoReport) -> str:
                 ("assessment", assessment.id),
                 ("verdict", verdict_line(assessment)),
                 ("memory", estimate_line(assessment.estimate)),
+                ("declared", declared_line(assessment.declared) if assessment.declared else text.NOTHING),
+                ("proven", proof_line(assessment.proof)),
                 ("findings", findings_text(assessment)),
                 ("approved", f"{report.approval.id} by {report.approval.approved_by}: {report.approval.reason}"),
             ],
