@@ -1,0 +1,135 @@
+"""Rows of Sentence Transformers folders: layout, modules, documents, tokenizer (spec A9, A12)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tests.support.corpus import folders, raw
+from tests.support.corpus.folders import BERT, HIDDEN
+from tests.support.corpus.raw import dumps
+from tests.support.corpus.row import Row, changed
+
+_DENSE: Final = {
+    "2_Dense/config.json": dumps(
+        {
+            "in_features": HIDDEN,
+            "out_features": 4,
+            "bias": True,
+            "activation_function": "torch.nn.modules.activation.Tanh",
+        }
+    ),
+    "2_Dense/model.safetensors": raw.safetensors({"linear.weight": (4, HIDDEN), "linear.bias": (4,)}),
+}
+_WITH_DENSE: Final = {"modules.json": folders.old_modules(("2_Dense", "Dense")), **_DENSE}
+_POOLING: Final = {
+    "word_embedding_dimension": HIDDEN,
+    "pooling_mode_mean_tokens": True,
+    "pooling_mode_cls_token": False,
+}
+_NO_MODE: Final = {
+    "word_embedding_dimension": HIDDEN,
+    "pooling_mode_mean_tokens": False,
+    "pooling_mode_cls_token": False,
+}
+_REMOTE: Final = {"AutoModel": "someorg/custom--modeling.CustomModel", "AutoConfig": "someorg/custom--config.Config"}
+_LOCAL: Final = {"AutoModel": "modeling.CustomModel"}
+
+
+def _config(**changes: Any) -> bytes:
+    return dumps({key: value for key, value in {**BERT, **changes}.items() if value is not None})
+
+
+def _old(name: str, changes: Mapping[str, bytes | None], *blockers: str, **more: Any) -> Row:
+    """The old control with a change; blocked when it names a blocker."""
+    verdict = "blocked" if blockers or more.get("one_of") else "compatible"
+    return Row(
+        name=f"st {name}", files=changed(folders.embedder(), changes), blockers=blockers,
+        **{"verdict": verdict, **more},
+    )  # fmt: skip
+
+
+LAYOUT: Final = (
+    _old("old layout", {}, absent=("POOLING_MISSING", "TOKENIZER_INCOMPLETE", "DTYPE_MISMATCH", "EVIDENCE_OUTDATED")),
+    Row(
+        name="st new layout", files=folders.new_embedder(), verdict="compatible",
+        absent=("MODULE_FOLDER_ABSENT", "MODULE_UNSUPPORTED", "POOLING_MISMATCH"),
+    ),
+    # The packaged MiniLM names a Normalize folder that it does not have; every library loads it.
+    _old("Normalize without a folder", {}, codes=("MODULE_FOLDER_ABSENT",), absent=("MODULE_FOLDER_MISSING",)),
+    _old("Pooling without a folder", {"1_Pooling/config.json": None}, one_of=("MODULE_FOLDER_MISSING", "POOLING_MISSING")),
+    _old("Pooling without its config", {"1_Pooling/config.json": None, "1_Pooling/README.md": b"x"}, "POOLING_MISSING"),
+    _old("Pooling config garbage", {"1_Pooling/config.json": b"{mean"}, one_of=("CONFIG_UNREADABLE", "POOLING_MISSING")),
+    _old("Pooling of another width", {"1_Pooling/config.json": dumps({**_POOLING, "word_embedding_dimension": 384})},
+         "POOLING_MISMATCH"),
+    _old("Pooling without a mode", {"1_Pooling/config.json": dumps(_NO_MODE)},
+         one_of=("POOLING_MISSING", "POOLING_MISMATCH")),
+    _old("Dense complete", _WITH_DENSE),
+    _old("Dense without a folder", {"modules.json": _WITH_DENSE["modules.json"]}, "MODULE_FOLDER_MISSING"),
+    _old("Dense without weights", {**_WITH_DENSE, "2_Dense/model.safetensors": None}, one_of=("NO_WEIGHTS",)),
+    _old("Dense as a pickle that runs code",
+         {**_WITH_DENSE, "2_Dense/model.safetensors": None, "2_Dense/pytorch_model.bin": raw.evil_pickle()}, "PICKLE_CODE"),
+    _old("Dense weights truncated",
+         {**_WITH_DENSE, "2_Dense/model.safetensors": _DENSE["2_Dense/model.safetensors"][:-4]}, "WEIGHTS_CORRUPT"),
+    _old("no modules.json", {"modules.json": None}, "MODULES_MISSING"),
+    _old("modules.json nested deep", {"modules.json": raw.DEEP_JSON}, "MODULES_UNREADABLE"),
+    _old("modules.json garbage", {"modules.json": b"\xff\xfenot json"}, "MODULES_UNREADABLE"),
+    _old("modules.json an object", {"modules.json": b"{}"}, "MODULES_UNREADABLE"),
+    # A generative reranker: an older library gives it a random head.
+    _old("modules of a reranker",
+         {"modules.json": folders.modules(
+             ("", "sentence_transformers.models.Transformer"),
+             ("1_LogitScore", "sentence_transformers.cross_encoder.modules.logit_score.LogitScore"))},
+         "MODULE_UNSUPPORTED"),
+    _old("module from the folder's own code",
+         {"modules.json": folders.modules(("", "custom_st.MyTransformer"), ("1_Pooling", "sentence_transformers.models.Pooling"))},
+         one_of=("MODULE_UNSUPPORTED", "MODULES_UNREADABLE", "REMOTE_CODE_REQUIRED")),
+    _old("module folder outside the set",
+         {"modules.json": folders.modules(
+             ("", "sentence_transformers.models.Transformer"), ("../other", "sentence_transformers.models.Pooling"))},
+         one_of=("MODULE_FOLDER_MISSING", "MODULES_UNREADABLE", "MODULE_UNSUPPORTED", "POOLING_MISSING")),
+    Row(name="st given a cross-encoder", files=folders.reranker(), verdict="blocked", blockers=("MODULES_MISSING",)),
+    Row(name="st given a GGUF folder", files=folders.gguf_folder(), verdict="blocked", blockers=("CONFIG_MISSING",),
+        one_of=("NO_WEIGHTS", "FORMAT_NOT_DECLARED")),
+    Row(name="st given a zip of the model", files={"model.zip": raw.packed_zip(folders.embedder())}, verdict="blocked",
+        blockers=("NO_WEIGHTS",), codes=("ARCHIVE_IN_SET",)),
+    Row(name="st given a tar of the model", files={"model.tar.gz": raw.packed_tar(folders.embedder())}, verdict="blocked",
+        blockers=("NO_WEIGHTS",), codes=("ARCHIVE_IN_SET",)),
+)  # fmt: skip
+
+DOCUMENTS: Final = (
+    _old("no tokenizer", {"tokenizer.json": None, "tokenizer_config.json": None}, "TOKENIZER_MISSING"),
+    # The library builds a tokenizer of five tokens from it, and every word becomes the unknown one.
+    _old("tokenizer_config.json alone", {"tokenizer.json": None}, one_of=("TOKENIZER_INCOMPLETE", "TOKENIZER_MISSING")),
+    _old("vocab.txt in place of tokenizer.json", {"tokenizer.json": None, "vocab.txt": b"[PAD]\n[UNK]\nmodel\n"},
+         absent=("TOKENIZER_MISSING",)),
+    _old("tokenizer an LFS pointer", {"tokenizer.json": raw.LFS_POINTER}, "LFS_POINTER"),
+    _old("tokenizer empty", {"tokenizer.json": b""}, "EMPTY_FILE"),
+    _old("config an LFS pointer", {"config.json": raw.LFS_POINTER}, "LFS_POINTER"),
+    _old("no config", {"config.json": None}, "CONFIG_MISSING"),
+    _old("config garbage", {"config.json": b'{"model_type": "bert",'}, "CONFIG_UNREADABLE"),
+    _old("config nested deep", {"config.json": b'{"model_type": ' + raw.DEEP_JSON + b"}"}, "CONFIG_UNREADABLE"),
+    _old("config a list", {"config.json": b"[]"}, "CONFIG_UNREADABLE"),
+    _old("config without a model type", {"config.json": _config(model_type=None)},
+         one_of=("CONFIG_UNREADABLE", "MODEL_TYPE_NOT_DECLARED")),
+    _old("model type of another kind", {"config.json": _config(model_type=["bert"])},
+         one_of=("CONFIG_UNREADABLE", "MODEL_TYPE_NOT_DECLARED")),
+    _old("model type unknown", {"config.json": _config(model_type="frobnicator")}, "MODEL_TYPE_NOT_DECLARED"),
+    _old("code of another repository", {"config.json": _config(model_type="frobnicator", auto_map=_REMOTE)},
+         "REMOTE_CODE_REQUIRED"),
+    _old("code of its own",
+         {"config.json": _config(model_type="frobnicator", auto_map=_LOCAL), "modeling.py": b"import torch\n"},
+         "REMOTE_CODE_REQUIRED", codes=("CODE_IN_SET",)),
+    _old("a script that nothing needs", {"train.py": b"import torch\n"}, codes=("CODE_IN_SET",)),
+    _old("a program", {"runner": raw.ELF}, codes=("EXECUTABLE_IN_SET",)),
+    _old("an archive beside the model", {"old.zip": raw.packed_zip({"a.txt": b"a"})}, codes=("ARCHIVE_IN_SET",)),
+    _old("adapter_config.json", {"adapter_config.json": dumps({"peft_type": "LORA", "base_model_name_or_path": "org/base"})},
+         "ADAPTER_WEIGHTS"),
+    _old("an option that allows remote code",
+         {"sentence_bert_config.json": dumps({"max_seq_length": 512, "model_args": {"trust_remote_code": True}})},
+         one_of=("LOADER_OPTION_REFUSED", "REMOTE_CODE_REQUIRED")),
+    _old("quantized, the adapter declares none", {"config.json": _config(quantization_config={"quant_method": "gptq", "bits": 4})},
+         one_of=("QUANTIZATION_NOT_DECLARED", "QUANTIZED_WEIGHTS")),
+    _old("asked for a quantization it has not", {}, "QUANTIZATION_NOT_EVIDENCED", profile={"quantization": "gptq"}),
+    _old("longer than its positions", {}, "SEQUENCE_TOO_LONG", profile={"max_sequence_length": 4_096}),
+)  # fmt: skip
