@@ -353,4 +353,8 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "The model lacks the head that the task needs; a runtime would make a random one.",
         "Use a model that was saved with this head.",
     ),
+    "TOKENIZER_MISMATCH": (
+        "The tokenizer's vocabulary does not fit the model's.",
+        "Take tokenizer and model from one and the same set.",
+    ),
 }

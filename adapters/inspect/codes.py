@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal
@@ -13,6 +14,8 @@ from bus.text import clean_line
 Severity = Literal["blocker", "warning", "note"]
 MAX_MESSAGE_CHARS: Final = 600
 MAX_SOURCE_CHARS: Final = 300
+# Of one code and severity; the last one says how many more there are.
+MAX_EQUAL: Final = 8
 
 
 class FindingCode(StrEnum):
@@ -115,6 +118,7 @@ class FindingCode(StrEnum):
     MODULE_FOLDER_ABSENT = "MODULE_FOLDER_ABSENT"
     TASK_MISMATCH = "TASK_MISMATCH"
     HEAD_MISSING = "HEAD_MISSING"
+    TOKENIZER_MISMATCH = "TOKENIZER_MISMATCH"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,3 +144,16 @@ def finding(code: FindingCode, severity: Severity, message: str, source: str) ->
         source=clean_line(source, MAX_SOURCE_CHARS),
         remedy=CODES[code].remedy,
     )
+
+
+def several(code: FindingCode, severity: Severity, said: Sequence[tuple[str, str]]) -> Iterator[Finding]:
+    """One finding for each message and source, at most `MAX_EQUAL`: a hostile set has as much wrong as it has files."""
+    for number, (message, source) in enumerate(said[:MAX_EQUAL], start=1):
+        rest = len(said) - MAX_EQUAL if number == MAX_EQUAL else 0
+        yield finding(code, severity, with_more(message, rest), source)
+
+
+def with_more(message: str, rest: int) -> str:
+    """The message, and how many like it are not shown."""
+    more = f" and {rest} more like it" if rest > 0 else ""
+    return message[: MAX_MESSAGE_CHARS - len(more)] + more

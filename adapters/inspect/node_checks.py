@@ -1,4 +1,4 @@
-"""Findings about the node, its environment and its devices (spec A5-A8)."""
+"""Findings about the node and its environment (spec A5, A6, A8)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from typing import Final
 
 from adapters.inspect.codes import FindingCode as Code
 from adapters.inspect.codes import finding
-from adapters.inspect.subject import PROBE_CAPABILITY, Subject
-from bus.messages.gates import Finding
-from bus.messages.inventory import GpuFacts
+from adapters.inspect.subject import PROBE_CAPABILITY, Subject, normal
+from bus.messages.gates import Declared, Finding
+from bus.messages.profiles import Task
 
-# Cards from this compute capability on compute bfloat16 themselves.
-BFLOAT16_MAJOR: Final = 8
-_HALF: Final = frozenset({"float16", "bfloat16"})
+# What goes into a model for each task, or comes out of it; an adapter must declare every one.
+MODALITIES: Final[dict[Task, tuple[str, ...]]] = {
+    "embedding": ("text",),
+    "reranking": ("text",),
+    "text_generation": ("text",),
+    "image_to_text": ("image",),
+    "image_text_similarity": ("text", "image"),
+    "speech_recognition": ("audio",),
+    "image_generation": ("image",),
+}
+_NOT_INSTALLED: Final = "not installed"
 
 
 def node_findings(subject: Subject) -> Iterator[Finding]:
@@ -34,66 +42,71 @@ def node_findings(subject: Subject) -> Iterator[Finding]:
         yield finding(Code.NODE_CANNOT_PROBE, "blocker", message, "node inventory: capabilities")
 
 
-def adapter_findings(subject: Subject, packages: tuple[str, ...], modality: str) -> Iterator[Finding]:
-    """Can the node execute the profile's adapter, and does its environment declare what the set needs?"""
+def execution_findings(subject: Subject) -> Iterator[Finding]:
+    """Does the node declare the profile's adapter, and can it run it?"""
     name, facts = subject.profile.adapter, subject.adapter
     source = f"node environment: adapter {name}"
     if facts is None:
         message = f"{subject.node.name} declares no adapter {name}"
         yield finding(Code.ADAPTER_NOT_DECLARED, "blocker", message, "node environment: adapters")
-        return
-    if not facts.executable:
+    elif facts.inspect_only:
+        message = f"this version assesses {name} and runs it nowhere, so nothing can be proven yet"
+        yield finding(Code.PROBE_NOT_AVAILABLE, "warning", message, source)
+    elif not facts.executable:
         message = f"{name} cannot be executed on {subject.node.name}: {facts.reason or 'no reason given'}"
         yield finding(Code.ADAPTER_NOT_EXECUTABLE, "blocker", message, source)
-    missing = [package for package in packages if package not in subject.environment.packages]
+
+
+def adapter_findings(
+    subject: Subject, packages: tuple[str, ...], modalities: tuple[str, ...] | None = None
+) -> Iterator[Finding]:
+    """Can the node execute the profile's adapter, and does its environment declare what the set needs?
+
+    Args:
+        subject: profile, node and its environment.
+        packages: what the adapter needs installed; the first is the adapter's own, whose version it declares itself.
+        modalities: what it must declare; by default what the profile's task needs.
+    """
+    yield from execution_findings(subject)
+    name, facts = subject.profile.adapter, subject.adapter
+    if facts is None:
+        return
+    missing = [package for package in packages if normal(package) not in subject.packages]
+    if missing and missing[0] == packages[0] and facts.inspect_only and facts.version != _NOT_INSTALLED:
+        # An environment that lists few packages still knows the version of each adapter's own.
+        missing = missing[1:]
     if missing:
         message = f"not installed on {subject.node.name}: {', '.join(missing)}"
         yield finding(Code.PACKAGE_MISSING, "blocker", message, "node environment: packages")
+    source = f"node environment: adapter {name}"
     if subject.profile.task not in facts.tasks:
         yield finding(Code.TASK_NOT_DECLARED, "blocker", f"{name} does not declare {subject.profile.task}", source)
-    if modality not in facts.modalities:
-        yield finding(Code.MODALITY_NOT_DECLARED, "blocker", f"{name} does not declare the modality {modality}", source)
+    wanted = MODALITIES[subject.profile.task] if modalities is None else modalities
+    absent = [modality for modality in wanted if modality not in facts.modalities]
+    if absent:
+        message = f"{name} does not declare the modality {' and '.join(absent)}"
+        yield finding(Code.MODALITY_NOT_DECLARED, "blocker", message, source)
 
 
-def device_findings(subject: Subject) -> Iterator[Finding]:
-    """Is the device of the profile there? A CUDA profile is blocked without a card, never run on a CPU (spec A7)."""
-    profile, hardware = subject.profile, subject.hardware
-    if profile.device == "cpu":
-        if profile.dtype in _HALF:
-            message = f"{profile.dtype} is slow or inexact on many CPUs"
-            yield finding(Code.HALF_PRECISION_ON_CPU, "warning", message, "profile: dtype")
-        return
-    if not hardware.gpus:
-        reason = hardware.gpu_reason or "the node reports none"
-        yield finding(Code.NO_GPU, "blocker", f"no GPU on {subject.node.name}: {reason}", "node hardware: gpus")
-        return
-    card = chosen_gpu(subject)
-    if card is None and profile.gpu_uuid is not None:
-        message = f"{subject.node.name} has no GPU {profile.gpu_uuid}"
-        yield finding(Code.GPU_NOT_FOUND, "blocker", message, "node hardware: gpus")
-    elif card is None:
-        message = f"{subject.node.name} has {len(hardware.gpus)} GPUs and the profile names none"
-        yield finding(Code.GPU_NOT_CHOSEN, "blocker", message, "profile: gpu_uuid")
-    else:
-        yield from _card_findings(subject, card)
-    if hardware.driver_version is None or hardware.cuda_version is None:
-        message = "the driver's or CUDA's version is unknown"
-        yield finding(Code.GPU_DRIVER_UNKNOWN, "blocker", message, "node hardware: driver")
-    if "+cpu" in subject.environment.packages.get("torch", ""):
-        message = "the node's PyTorch is a CPU build"
-        yield finding(Code.RUNTIME_WITHOUT_CUDA, "blocker", message, "node environment: torch")
+def declared(subject: Subject, model_type: str | None) -> Declared | None:
+    """What the environment claims about the profile's adapter, in one record; `None` when it does not declare it.
 
-
-def _card_findings(subject: Subject, card: GpuFacts) -> Iterator[Finding]:
-    major = (card.compute_capability or "").partition(".")[0]
-    if subject.profile.dtype == "bfloat16" and major.isdecimal() and int(major) < BFLOAT16_MAJOR:
-        message = f"{card.name} has compute capability {card.compute_capability}, bfloat16 needs {BFLOAT16_MAJOR}.0"
-        yield finding(Code.GPU_DTYPE_UNSUPPORTED, "blocker", message, "node hardware: compute capability")
-
-
-def chosen_gpu(subject: Subject) -> GpuFacts | None:
-    """The card that the profile names, or the only one that there is."""
-    cards = subject.hardware.gpus
-    if subject.profile.gpu_uuid is None:
-        return cards[0] if len(cards) == 1 else None
-    return next((card for card in cards if card.uuid == subject.profile.gpu_uuid), None)
+    Args:
+        subject: the environment and the profile.
+        model_type: the one that the set's configuration names, if it names one.
+    """
+    facts = subject.adapter
+    if facts is None:
+        return None
+    return Declared(
+        adapter=facts.name,
+        version=facts.version,
+        executable=facts.executable,
+        inspect_only=facts.inspect_only,
+        tasks=facts.tasks,
+        modalities=facts.modalities,
+        formats=facts.formats,
+        quantizations=facts.quantizations,
+        model_type=model_type,
+        model_type_declared=model_type in facts.model_types if model_type and facts.model_types else None,
+    )

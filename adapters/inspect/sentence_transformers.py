@@ -11,16 +11,26 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from adapters.inspect import file_checks, memory, node_checks
+from adapters.inspect import (
+    code_checks,
+    config_checks,
+    memory,
+    quantization_checks,
+    task_checks,
+    tokenizer_checks,
+    weight_checks,
+)
 from adapters.inspect.codes import FindingCode as Code
 from adapters.inspect.codes import finding
-from adapters.inspect.subject import Inspection, Subject
-from bus.messages.artifacts import WeightFacts
+from adapters.inspect.conclusion import common_findings, conclude
+from adapters.inspect.content_checks import Loads, content_findings
+from adapters.inspect.memory_checks import memory_findings
+from adapters.inspect.pickle_checks import loaded_endings
+from adapters.inspect.subject import ROOT, Inspection, Subject, member
 from bus.messages.gates import Finding
 
 NAME: Final = "sentence_transformers"
 PACKAGES: Final = ("sentence-transformers", "transformers", "torch")
-MODALITY: Final = "text"
 MODULES: Final = "modules.json"
 PROMPTS: Final = "config_sentence_transformers.json"
 # Module -> does it need a folder of its own with a config.json? Normalize has nothing to configure.
@@ -52,26 +62,27 @@ class Module:
 def inspect(subject: Subject) -> Inspection:
     """All that static analysis can say about running the set under the profile on the node."""
     model, weighted = _folders(subject)
-    config = subject.document(file_checks.member(model, file_checks.CONFIG)) or {}
-    expected = memory.estimate(subject, _loaded_weights(subject, weighted), config)
+    config = subject.document(member(model, config_checks.CONFIG)) or {}
+    weights = weight_checks.loaded_weights(subject, weighted)
+    quantized = quantization_checks.evidenced(subject, model)
+    expected = memory.estimate(subject, weights, config, quantized=quantized is not None)
     found: list[Finding] = [
-        *node_checks.node_findings(subject),
-        *node_checks.adapter_findings(subject, PACKAGES, MODALITY),
-        *node_checks.device_findings(subject),
-        *file_checks.config_findings(subject, model),
-        *file_checks.tokenizer_findings(subject, model),
-        *file_checks.option_findings(subject, model),
+        *common_findings(subject, PACKAGES),
+        *config_checks.config_findings(subject, model),
+        *quantization_checks.quantization_findings(subject, quantized, quantization_checks.PACKAGES),
+        *tokenizer_checks.tokenizer_findings(subject, model, config),
+        *code_checks.option_findings(subject, model),
         *module_findings(subject, config),
-        *file_checks.weight_findings(subject, weighted),
-        *file_checks.code_findings(subject),
-        *sequence_findings(subject, config),
+        *content_findings(subject, _loads(subject, model, weighted)),
+        *weight_checks.weight_findings(subject, weighted),
+        *quantization_checks.dtype_findings(subject, weights, quantized),
+        *code_checks.code_findings(subject),
+        *task_checks.task_findings(subject, config),
+        *config_checks.sequence_findings(subject, config),
         *prompt_findings(subject),
-        *memory.memory_findings(subject, expected),
+        *memory_findings(subject, expected),
     ]
-    if not any(item.severity == "blocker" for item in found):
-        message = "nothing was loaded: what the runtime declares is not proven for this set on this node"
-        found.append(finding(Code.DECLARED_NOT_PROVEN, "note", message, "static analysis"))
-    return Inspection(findings=tuple(found), estimate=expected)
+    return conclude(subject, found, expected, model_type=config_checks.model_type(config))
 
 
 def modules(subject: Subject) -> tuple[Module, ...] | None:
@@ -116,7 +127,10 @@ def _module_findings(subject: Subject, module: Module) -> Iterator[Finding]:
     elif module.folder.startswith(("/", "..")) or "/../" in module.folder:
         message = f"the module {module.kind} lies outside the set"
         yield finding(Code.MODULE_UNSUPPORTED, "blocker", message, MODULES)
-    elif module.kind != "Normalize" and module.folder not in subject.folders:
+    elif module.kind == "Normalize" and module.folder not in subject.folders:
+        message = f"the set has no folder {module.folder}; {module.kind} has nothing to read in it"
+        yield finding(Code.MODULE_FOLDER_ABSENT, "note", message, MODULES)
+    elif module.folder not in subject.folders:
         message = f"the set has no folder {module.folder} for {module.kind}"
         yield finding(Code.MODULE_FOLDER_MISSING, "blocker", message, MODULES)
     elif MODULE_NEEDS_CONFIG[module.kind] and subject.document(_config_of(module)) is None:
@@ -140,14 +154,6 @@ def _pooling_findings(subject: Subject, pooling: Module, model: dict[str, Any]) 
         yield finding(Code.POOLING_MISMATCH, "blocker", "no pooling mode is chosen", path)
 
 
-def sequence_findings(subject: Subject, config: dict[str, Any]) -> Iterator[Finding]:
-    """Does the model have positions for as many tokens as the profile wants?"""
-    positions, wanted = config.get("max_position_embeddings"), subject.profile.max_sequence_length
-    if type(positions) is int and 0 < positions < wanted:
-        message = f"the profile wants {wanted} tokens, the model has positions for {positions}"
-        yield finding(Code.SEQUENCE_TOO_LONG, "blocker", message, "config.json: max_position_embeddings")
-
-
 def prompt_findings(subject: Subject) -> Iterator[Finding]:
     """A default prompt is put before every text where the model serves, but not before a probe's fixed input."""
     name = (subject.document(PROMPTS) or {}).get("default_prompt_name")
@@ -157,7 +163,7 @@ def prompt_findings(subject: Subject) -> Iterator[Finding]:
 
 
 def _config_of(module: Module) -> str:
-    return file_checks.member(module.folder, file_checks.CONFIG)
+    return member(module.folder, config_checks.CONFIG)
 
 
 def _hidden_size(model: dict[str, Any]) -> int | None:
@@ -176,10 +182,6 @@ def _folders(subject: Subject) -> tuple[str, tuple[str, ...]]:
     return model, (model, *sorted(set(dense)))
 
 
-def _loaded_weights(subject: Subject, folders: tuple[str, ...]) -> list[WeightFacts]:
-    """The weights that would be loaded; exports for other runtimes in other folders are not."""
-    return [
-        facts
-        for facts in subject.evidence.weights
-        if facts.format == "safetensors" and str(PurePosixPath(facts.path).parent) in folders
-    ]
+def _loads(subject: Subject, model: str, weighted: tuple[str, ...]) -> Loads:
+    folders = {model, *weighted, ROOT, *(module.folder for module in modules(subject) or ())}
+    return Loads(frozenset(folders), loaded_endings(subject))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePosixPath
 from typing import Any, Final, Literal
 
-from bus.messages.artifacts import Manifest, Quarantine, SetEvidence
+from bus.messages.artifacts import FileFormat, Manifest, PickleFacts, Quarantine, SetEvidence, WeightFacts
 from bus.messages.gates import Declared, Estimate, Finding, Purpose, Verdict
 from bus.messages.inventory import HardwareFacts
 from bus.messages.profiles import AdapterFacts, RuntimeEnvironment, RuntimeProfile
 
 PROBE_CAPABILITY: Final = "runtime.probe.v1"
+# The set's own folder.
+ROOT: Final = "."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +30,7 @@ class NodeFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A set, a profile and a node, frozen.
+    """A set, a profile and a node, frozen. What is asked often is indexed once: a set may have very many members.
 
     Attributes:
         location: the set's registered place on the node, if it has one.
@@ -54,24 +56,83 @@ class Subject:
         return frozenset(file.path for file in self.manifest.files)
 
     @cached_property
+    def names(self) -> dict[str, frozenset[str]]:
+        """The members that lie directly in a folder, by name, for each folder that has any; the set's own is `.`."""
+        found: dict[str, set[str]] = {}
+        for path in self.paths:
+            folder, _, name = path.rpartition("/")
+            found.setdefault(folder or ROOT, set()).add(name)
+        return {folder: frozenset(names) for folder, names in found.items()}
+
+    @cached_property
     def folders(self) -> frozenset[str]:
         """All folders that hold a member, at any depth; the set's own is `.`."""
-        return frozenset(str(parent) for path in self.paths for parent in PurePosixPath(path).parents)
+        found = {ROOT}
+        for folder in self.names:
+            while folder not in found:
+                found.add(folder)
+                folder = folder.rpartition("/")[0] or ROOT  # noqa: PLW2901 -- the walk up ends at a folder already seen
+        return frozenset(found)
 
-    @property
+    @cached_property
+    def weights(self) -> dict[str, tuple[WeightFacts, ...]]:
+        """The weight headers by folder, each folder's in the order of their paths."""
+        found: dict[str, list[WeightFacts]] = {}
+        for facts in sorted(self.evidence.weights, key=lambda facts: facts.path):
+            found.setdefault(folder_of(facts.path), []).append(facts)
+        return {folder: tuple(facts) for folder, facts in found.items()}
+
+    @cached_property
+    def by_format(self) -> dict[str, tuple[str, ...]]:
+        """The members by what their bytes are (`FileFormat`), sorted by path."""
+        found: dict[str, list[str]] = {}
+        for path, format_ in sorted(self.evidence.formats.items()):
+            found.setdefault(format_, []).append(path)
+        return {format_: tuple(paths) for format_, paths in found.items()}
+
+    @cached_property
+    def pickles(self) -> dict[str, tuple[PickleFacts, ...]]:
+        """The pickle streams by the member that holds them."""
+        found: dict[str, list[PickleFacts]] = {}
+        for facts in self.evidence.pickles:
+            found.setdefault(facts.path, []).append(facts)
+        return {path: tuple(facts) for path, facts in found.items()}
+
+    @cached_property
     def adapter(self) -> AdapterFacts | None:
         """What the node declares about the profile's adapter."""
         return next((facts for facts in self.environment.adapters if facts.name == self.profile.adapter), None)
+
+    @cached_property
+    def packages(self) -> dict[str, str]:
+        """Installed packages and their versions, by the normalised name: lower case, `-` for `_` and `.`."""
+        return {normal(name): version for name, version in self.environment.packages.items()}
 
     def document(self, path: str) -> dict[str, Any] | None:
         """A document that is a JSON object; `None` when it is absent or anything else."""
         value = self.evidence.documents.get(path)
         return value if isinstance(value, dict) else None
 
+    def in_folder(self, folder: str) -> frozenset[str]:
+        """Names of the members that lie directly in `folder`."""
+        return self.names.get(folder, frozenset())
+
+    def format_of(self, path: str) -> str | None:
+        """What the bytes of a member are; `None` when the scan did not look."""
+        return self.evidence.formats.get(path)
+
+    def of_format(self, *formats: FileFormat) -> list[str]:
+        """The members of these formats, sorted."""
+        return sorted(path for format_ in formats for path in self.by_format.get(format_, ()))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What static analysis says. It never says that a model was loaded (spec A2)."""
+    """What static analysis says. It never says that a model was loaded (spec A2).
+
+    Attributes:
+        claims: may nothing but the absence of blockers make the set compatible? Not for every adapter (A14, A17).
+    """
 
     findings: tuple[Finding, ...]
     estimate: Estimate | None
@@ -84,3 +145,24 @@ class Inspection:
         if any(found.severity == "blocker" for found in self.findings):
             return "blocked"
         return "compatible" if self.claims else "requires_probe"
+
+
+def normal(package: str) -> str:
+    """A package's name as indexes compare it."""
+    return package.lower().replace("_", "-").replace(".", "-")
+
+
+def folder_of(path: str) -> str:
+    """The folder of a member; the set's own is `.`."""
+    return path.rpartition("/")[0] or ROOT
+
+
+def member(folder: str, name: str) -> str:
+    """The path of a member of `folder`; the set's own folder is `.`."""
+    return name if folder == ROOT else f"{folder}/{name}"
+
+
+def shown(names: Sequence[str], most: int = 5) -> str:
+    """At most `most` names, and how many more there are."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

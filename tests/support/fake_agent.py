@@ -66,7 +66,9 @@ def compatible_set() -> FakeSet:
     ]  # fmt: skip
     files = [{"path": file.path, "size_bytes": file.size_bytes, "sha256": file.sha256} for file in manifest.files]
     return FakeSet(
-        manifest.digest(), json.dumps({"files": files}), json.dumps({"documents": documents, "weights": weights})
+        manifest.digest(),
+        json.dumps({"files": files}),
+        json.dumps({"documents": documents, "weights": weights, "scanner": "scan.2"}),
     )
 
 

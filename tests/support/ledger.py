@@ -54,6 +54,8 @@ CONFIG = {
     "max_position_embeddings": 512,
     "eps": 1e-12,
 }
+# The smallest that a library reads.
+TOKENIZER = b'{"model": {"type": "WordPiece", "vocab": {"[UNK]": 0, "word": 1}}}'
 POOLING = {"word_embedding_dimension": 4, "pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}
 
 
@@ -69,7 +71,7 @@ def model_files(**changes: bytes | None) -> dict[str, bytes]:
         "config.json": json.dumps(CONFIG).encode(),
         "modules.json": json.dumps(OLD_MODULES).encode(),
         "1_Pooling/config.json": json.dumps(POOLING).encode(),
-        "tokenizer.json": b"{}",
+        "tokenizer.json": TOKENIZER,
         "model.safetensors": safetensors_bytes(),
     }
     return changed(files, changes)

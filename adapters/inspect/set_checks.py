@@ -1,0 +1,42 @@
+"""Findings about the set as a whole: is it what was scanned, and may its members be used (spec A3, A4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from adapters.inspect.codes import FindingCode as Code
+from adapters.inspect.codes import finding
+from adapters.inspect.subject import Subject, shown
+from bus.messages.gates import Finding
+
+
+def set_findings(subject: Subject) -> Iterator[Finding]:
+    """The place is not corrupt, the evidence is of today's rules, and no member is in quarantine."""
+    if subject.corrupt is not None:
+        message = f"the set's place on {subject.node.name} changed since its scan: {subject.corrupt}"
+        yield finding(Code.SET_CORRUPT, "blocker", message, "set location")
+    if not subject.evidence.scanner:
+        message = "the scan that made the evidence looked neither at the files' formats nor into pickles"
+        yield finding(Code.EVIDENCE_OUTDATED, "blocker", message, "scan evidence: scanner")
+    yield from _quarantine_findings(subject)
+    for note in subject.evidence.notes:
+        yield finding(Code.EVIDENCE_INCOMPLETE, "warning", note, "scan notes")
+
+
+def _quarantine_findings(subject: Subject) -> Iterator[Finding]:
+    if not subject.quarantined:
+        return
+    met = {quarantine.sha256 for quarantine in subject.quarantined}
+    paths: dict[str, list[str]] = {}
+    for file in subject.manifest.files:
+        if file.sha256 in met:
+            paths.setdefault(file.sha256, []).append(file.path)
+    for quarantine in sorted(subject.quarantined, key=lambda found: (found.path, found.id)):
+        # Its own path is of another set when the same bytes were found there first.
+        where = shown(sorted(paths.get(quarantine.sha256, [quarantine.path])), 3)
+        if quarantine.released_by is None:
+            message = f"{where}: {quarantine.reason} ({quarantine.quarantined_by})"
+            yield finding(Code.MEMBER_QUARANTINED, "blocker", message, f"quarantine {quarantine.id}")
+        else:
+            message = f"{where}: released for this exact set although: {quarantine.reason}"
+            yield finding(Code.QUARANTINE_RELEASED, "warning", message, f"approval {quarantine.released_by}")

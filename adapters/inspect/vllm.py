@@ -1,0 +1,18 @@
+"""The vLLM inspector: a folder as Transformers writes it, and never more than `requires_probe` (spec A14)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from adapters.inspect import quantization_checks, transformers
+from adapters.inspect.subject import Inspection, Subject
+
+NAME: Final = "vllm"
+PACKAGES: Final = ("vllm",)
+
+
+def inspect(subject: Subject) -> Inspection:
+    """What speaks against the set. What vLLM can do with a model type for a task is known to vLLM alone."""
+    return transformers.inspect_layout(
+        subject, PACKAGES, quantization_checks.VLLM_PACKAGES, any_name=True, claims=False
+    )
