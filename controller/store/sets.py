@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bus.digest import PREFIX, sha256_hex
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.artifacts import ArtifactSet, Manifest, SetEvidence, SetLocation
 from controller.store import expectations, quarantines, resolve
@@ -73,11 +72,6 @@ def evidence_text(tx: Tx, digest: str) -> str:
         raise ModelForgeError(ErrorCode.UNKNOWN_ID, f"there is no artifact set {digest}")
     text: str = row["evidence"]
     return text
-
-
-def evidence_digest(tx: Tx, digest: str) -> str:
-    """`sha256:<hex>` of `evidence_text`."""
-    return PREFIX + sha256_hex(evidence_text(tx, digest).encode())
 
 
 def put(tx: Tx, digest: str, members: Manifest, evidence: SetEvidence) -> bool:
