@@ -68,7 +68,7 @@ def _apply(connection: sqlite3.Connection, step: Migration) -> None:
     before the step is committed.
 
     Raises:
-        ModelForgeError: STORE_SCHEMA_MISMATCH when a row would point to nothing.
+        ModelForgeError: STORE_SCHEMA_MISMATCH when a row would point to nothing or breaks a rule of the new schema.
     """
     enforced = _pragma(connection, "foreign_keys")
     connection.execute("PRAGMA foreign_keys = OFF")  # has no effect inside a transaction
@@ -80,9 +80,12 @@ def _apply(connection: sqlite3.Connection, step: Migration) -> None:
         connection.executescript(script)
         _check_references(connection, step)
         connection.execute("COMMIT")
-    except BaseException:
+    except BaseException as error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+        if isinstance(error, sqlite3.IntegrityError):
+            message = f"the ledger cannot be brought to schema {step.number}: a row breaks a rule ({error})"
+            raise ModelForgeError(ErrorCode.STORE_SCHEMA_MISMATCH, message) from error
         raise
     finally:
         connection.execute(f"PRAGMA foreign_keys = {enforced}")
