@@ -1,0 +1,92 @@
+"""Small JSON documents of strangers: bounded in size, depth and number of values, and cleaned."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.formats import documents
+from adapters.formats.documents import DocumentProblem, parse_json, pruned
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+)
+
+
+def test_brackets_in_texts_are_no_depth() -> None:
+    assert parse_json(b'{"a": [1, "[[[[\\"[["]}') == {"a": [1, '[[[["[[']}
+    assert parse_json(b"[" * 32 + b"]" * 32)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"NaN", "NaN"),
+        (b"[-Infinity]", "-Infinity"),
+        (b'{"a": 1e999}', "too large"),
+        (b'"\xff"', "not valid UTF-8"),
+        (b'{"a": 1', "not valid UTF-8"),
+        (b"\xef\xbb\xbf{}", "not valid UTF-8"),
+        ('{"a": 1}'.encode("utf-16"), "not valid UTF-8"),
+        (b'{"a":1,"a":2}', "twice"),
+        (b'{"a":{"b":1,"b":2}}', "twice"),
+        (b"[" * 33 + b"]" * 33, "deeper"),
+        (b"[" * 100_000, "deeper"),
+        (b'{"a":' * 100_000, "deeper"),
+        (b"1" * 5_000, "not valid UTF-8"),
+        (b" " * (documents.MAX_DOCUMENT_BYTES + 1), "larger"),
+    ],
+)
+def test_each_rule_is_named(data: bytes, words: str) -> None:
+    with pytest.raises(DocumentProblem, match=words):
+        parse_json(data)
+
+
+@pytest.mark.parametrize("piece", [b"0,", b"[],", b'"",', b'""'])
+def test_more_values_than_memory_is_for_are_not_parsed(piece: bytes) -> None:
+    data = b"[" + piece * (documents.MAX_VALUES + 1) + b"0]"
+    with pytest.raises(DocumentProblem, match="more than 2000000 values"):
+        parse_json(data, max_bytes=len(data))
+
+
+def test_a_text_without_an_end_is_refused_in_one_pass() -> None:
+    """Searched again from each of its quotes, a megabyte of them would take hours, and this test its 60 s."""
+    data = b'"' + b'\\"' * (documents.MAX_DOCUMENT_BYTES // 2 - 1)
+    with pytest.raises(DocumentProblem, match="not valid UTF-8"):
+        parse_json(data)
+
+
+@given(_VALUES)
+def test_what_json_can_say_is_read_as_json_reads_it(value: Any) -> None:
+    assert parse_json(json.dumps(value).encode()) == value
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_document_or_a_problem(data: bytes) -> None:
+    with suppress(DocumentProblem):
+        parse_json(data)
+
+
+@given(_VALUES)
+def test_what_is_kept_is_bounded_and_clean(value: Any) -> None:
+    text = json.dumps(pruned(value))
+    assert "\\u001b" not in text
+
+
+def test_lists_texts_numbers_and_depth_are_cut() -> None:
+    deep: Any = "end"
+    for _ in range(documents.MAX_DEPTH + 5):
+        deep = [deep]
+    kept = pruned({"long": ["x"] * 1_000, "text": "y" * 1_000, "number": 2**70, "deep": deep, "esc": "\x1b[31mred"})
+
+    assert len(kept["long"]) == documents.MAX_KEPT_ITEMS
+    assert len(kept["text"]) == documents.MAX_KEPT_CHARS
+    assert kept["number"] == str(2**70)
+    assert kept["esc"] == "red"
+    assert "end" not in json.dumps(kept["deep"])
