@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from bus import verbs
-from bus.errors import Exit, ModelForgeError
+from bus.errors import Exit
 from bus.ids import now
 from bus.messages.api import ById, Page, QuarantineRequest, ScanRequest
 from bus.states import JOB
@@ -24,6 +24,7 @@ from modelforge.cli.scanning import (
     follow_scan,
     read_expected,
     scan_card,
+    scan_error,
     scan_record,
     scanned_set,
     send_expected,
@@ -96,7 +97,7 @@ def scan(  # noqa: PLR0913 -- one argument per option
 
     view, found, hints = with_operator(app, work)
     if view.failure is not None:
-        raise ModelForgeError.from_failure(view.failure)
+        raise scan_error(view.failure, wanted)
     app.out.result("scan", scan_record(view, found), lambda: scan_card(view, found))
     app.next(*hints)
     if not JOB.is_terminal(view.state):

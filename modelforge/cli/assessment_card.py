@@ -36,6 +36,7 @@ _SCALES: Final = (
     {"blocker": (1, 1), "warning": (1, 0)},
 )
 _INDENT: Final = "  "
+_SIZE_COLUMNS: Final = 10
 _REMEDY: Final = f"{_INDENT}do: "
 _UNPROVEN: Final = "nothing: no probe has completed under these facts"
 
@@ -191,7 +192,7 @@ def long_card(one: Assessment, *, facts: bool = False) -> str:
         verdict_line(one),
         findings_text(one),
         text.card(_head_pairs(one), indent=0),
-        f"estimate\n{_estimate_block(one.estimate)}",
+        f"estimate\n{_estimate_block(one.estimate, one.proof)}",
         f"declared by the runtime (a claim)\n{_declared_block(one)}",
         f"proven here (measured)\n{_proof_block(one.proof)}",
     ]
@@ -216,23 +217,23 @@ def _head_pairs(one: Assessment) -> list[tuple[str, object]]:
     ]
 
 
-def _estimate_block(estimate: Estimate | None) -> str:
+def _estimate_block(estimate: Estimate | None, proof: Proof | None) -> str:
     if estimate is None:
         return f"{_INDENT}none: the files do not say enough"
-    rows = [(part.name, text.size(part.size_bytes), part.basis) for part in estimate.parts]
-    rows.append(("all", text.size(estimate.size_bytes), estimate.kind))
-    parts = text.table(("PART", "SIZE", "BASIS"), rows)
+    parts = [(part.name, part.size_bytes, part.basis) for part in estimate.parts]
+    rows = [*parts, ("all", estimate.size_bytes, estimate.kind)]
+    columns = max(text.width(name) for name, _, _ in rows)
+    lines = []
+    for name, size_bytes, basis in rows:
+        first = f"{_INDENT}{text.pad(name, columns)}  {text.size(size_bytes):>{_SIZE_COLUMNS}}  "
+        lines += text.wrap(basis, COLUMNS, first=first, rest=" " * len(first))
+    for one in estimate.history:
+        said = f"{history_line(one)} ({one.source}, {one.probe_id} on {one.node}, {text.moment(one.at)})"
+        lines += text.wrap(said, COLUMNS, first=_INDENT, rest=_INDENT * 2)
     if not estimate.history:
-        return f"{_indented(parts)}\n{_INDENT}never measured yet: how far it is off is unknown"
-    lines = "\n".join(
-        f"{_INDENT}{history_line(one)} ({one.source}, {one.probe_id} on {one.node}, {text.moment(one.at)})"
-        for one in estimate.history
-    )
-    return f"{_indented(parts)}\n{lines}"
-
-
-def _indented(block: str) -> str:
-    return "\n".join(f"{_INDENT}{line}" for line in block.splitlines())
+        since = f"; {proof.probe_id} measured {text.size(proof.memory_bytes)} since" if proof else ""
+        lines.append(f"{_INDENT}nothing was measured before it{since or ': how far it is off is unknown'}")
+    return "\n".join(lines)
 
 
 def _declared_block(one: Assessment) -> str:

@@ -20,7 +20,7 @@ from modelforge.format import fit
 _CLEAR_LINE: Final = "\r\x1b[2K"
 _SPINNER: Final = "|/-\\"
 _SPIN_PER_S: Final = 8
-_BAR_COLUMNS: Final = 20
+_BAR_COLUMNS: Final = 16
 _COLUMNS_MIN: Final = 20
 SCHEMA_VERSION: Final = 1
 NEXT: Final = "next: "

@@ -17,6 +17,7 @@ from modelforge.cli.session import wait_until
 from modelforge.cli.uploads import upload
 
 if TYPE_CHECKING:
+    from bus.errors import Failure
     from bus.messages.artifacts import ArtifactSet, ScanProgress, ScanView
     from bus.operator import Operator
     from modelforge.cli.command import App
@@ -101,7 +102,7 @@ class Gauge:
         if at is None or JOB.is_terminal(view.state):
             self._progress.phase(f"scan {view.id} of {view.node}:{view.path} {view.state}")
             return
-        words = f"scan {view.id} {at.step}"
+        words = str(at.step)  # the line above names the scan; this one must fit beside a bar
         if at.bytes_total:
             self._progress.measure(words, at.bytes_done, at.bytes_total, self._detail(at))
         else:
@@ -135,6 +136,16 @@ def scan_record(view: ScanView, found: ArtifactSet | None) -> dict[str, Any]:
     """The scan as data, with the size of what it found."""
     sizes = {"file_count": found.file_count, "size_bytes": found.size_bytes} if found is not None else {}
     return {**msgspec.to_builtins(view), **sizes}
+
+
+def scan_error(failure: Failure, expected: Expected | None) -> ModelForgeError:
+    """Why a scan failed; of a signature that leaves files out, what can be done about those."""
+    error = ModelForgeError.from_failure(failure)
+    if error.code is not ErrorCode.EXPECTED_MANIFEST_MISMATCH or expected is None or not expected.ignored:
+        return error
+    left_out = ", ".join(expected.ignored)
+    hint = f"{error.hint} The signature leaves out {left_out}: what it says nothing of must not lie in the folder."
+    return ModelForgeError(error.code, error.message, hint=hint, **error.context)
 
 
 def scan_card(view: ScanView, found: ArtifactSet | None) -> str:

@@ -87,7 +87,12 @@ def test_the_verdict_is_the_first_thing_said(live: Live) -> None:
     assert all(len(line) <= 80 for line in lines)
     assert "\x1b" not in said.out
     shown = live.run("assess", "show", live.assess(digest).data["id"], "--facts")
-    for words in ("declared by the runtime (a claim)", "proven here (measured)", "never measured yet", "facts\n"):
+    for words in (
+        "declared by the runtime (a claim)",
+        "proven here (measured)",
+        "how far it is off is unknown",
+        "facts\n",
+    ):
         assert words in shown.out
 
 
@@ -114,6 +119,43 @@ def test_a_scan_is_held_against_a_list_from_outside(live: Live, tmp_path: Path) 
         live.run("artifact", "scan", "listed", "--expect", str(wrong), "--json"), "EXPECTED_MANIFEST_MISMATCH", 4
     )
     assert "NOTES.md" in error["message"] + json.dumps(error["context"])
+
+
+def test_a_scan_is_held_against_a_signature(live: Live, tmp_path: Path) -> None:
+    """With the real library, a key of our own and the folder as the signer had it."""
+    signing = pytest.importorskip("model_signing.signing")
+    folder = live.copy("signed")
+    private, public = keys(tmp_path)
+    signature = tmp_path / "model.sig"
+    signing.Config().use_elliptic_key_signer(private_key=private).sign(folder, signature)
+    options = ("--expect-signature", str(signature), "--public-key", str(public))
+    # The signer's library leaves git's own files out: nobody vouches for them.
+    error = failed(live.run("artifact", "scan", "signed", *options, "--json"), "EXPECTED_MANIFEST_MISMATCH", 4)
+    assert ".gitattributes" in error["message"]
+    assert "must not lie in the folder" in error["hint"]
+    (folder / ".gitattributes").unlink()
+    made = live.data("artifact", "scan", "signed", *options)
+    (expected,) = live.data("artifact", "show", made["set_digest"])["expectations"]
+    assert expected["kind"] == "openssf_signature"
+    assert expected["key"]
+    (folder / "NOTES.md").write_text("another\n")
+    failed(live.run("artifact", "scan", "signed", *options, "--json"), "EXPECTED_MANIFEST_MISMATCH", 4)
+    _, stranger = keys(tmp_path)
+    options = ("--expect-signature", str(signature), "--public-key", str(stranger))
+    failed(live.run("artifact", "scan", "signed", *options, "--json"), "SIGNATURE_INVALID", 4)
+
+
+def keys(folder: Path) -> tuple[Path, Path]:
+    """A fresh key pair as files."""
+    serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+    ec = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ec")
+    key = ec.generate_private_key(ec.SECP256R1())
+    encoding = serialization.Encoding.PEM
+    private, public = folder / f"{id(key)}.key", folder / f"{id(key)}.pub"
+    secret = serialization.PrivateFormat.PKCS8
+    private.write_bytes(key.private_bytes(encoding, secret, serialization.NoEncryption()))
+    public.write_bytes(key.public_key().public_bytes(encoding, serialization.PublicFormat.SubjectPublicKeyInfo))
+    return private, public
 
 
 @pytest.mark.req("A3")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.messages.api import Assessments
-from bus.messages.gates import Assessment, Declared
+from bus.messages.gates import Assessment, Declared, Estimate, EstimatePart
 from modelforge import format as text
 from modelforge.cli import assess, assessment_card, boundary, main
 from modelforge.cli.assessment_card import findings_text, long_card, short_card, stale_text, verdict_line
@@ -114,7 +114,8 @@ def test_an_estimate_says_that_it_is_one_and_how_far_the_last_was_off() -> None:
     assert "last measured here: 492.0 MiB, estimate was +12 %" in shown
     less = long_card(assessment(estimate=estimate(earlier("same set and profile", node="far", error_percent=-7))))
     assert "last measured on far: 492.0 MiB, estimate was -7 %" in less
-    assert "never measured yet" in long_card(assessment())
+    assert "how far it is off is unknown" in long_card(assessment())
+    assert "prb-0000000001 measured 440.0 MiB since" in long_card(assessment(proof=PROOF))
     assert "none: the files do not say enough" in long_card(assessment(estimate=None))
 
 
@@ -129,6 +130,14 @@ def test_declared_and_proven_are_two_things() -> None:
     assert "prb-0000000001" in both
     assert "peak 440.0 MiB (source process_rss)" in both
     assert "sentence_transformers" not in both
+
+
+def test_every_part_of_an_estimate_is_shown_whole() -> None:
+    part = EstimatePart(name="activations", size_bytes=2**20, basis="why " * 60)
+    card = long_card(assessment(estimate=Estimate(size_bytes=2**20, parts=(part,))))
+    assert card.count("why") == 60
+    assert "  activations     1.0 MiB  why" in card
+    assert "  all             1.0 MiB  estimated" in card
 
 
 def test_facts_are_shown_when_they_are_asked_for() -> None:

@@ -119,7 +119,7 @@ def test_a_measured_phase_is_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch
     progress.measure("scan hashing", 1, 4, "1/4 files")
     progress.measure("scan hashing", 3, 4, "x" * 100)
     drawn = stream.getvalue().split("\x1b[2K")
-    assert "scan hashing [#####...............] 25% 1/4 files" in drawn[-2]
+    assert "scan hashing [####............] 25% 1/4 files" in drawn[-2]
     assert "75%" in drawn[-1]
     assert len(drawn[-1].rstrip("\r")) < 60  # a line that wraps could not be rewritten
     progress.measure("scan listing", 7, 0, "7 files")

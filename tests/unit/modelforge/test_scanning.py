@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from bus.errors import ErrorCode, ModelForgeError
+from bus.errors import ErrorCode, Failure, ModelForgeError
 from bus.messages.artifacts import ArtifactSet, BlobRef, Quarantine, ScanProgress, ScanView
 from bus.messages.blobs import MAX_BLOB_BYTES, MAX_CHUNK_BYTES, BlobPut, BlobState
 from bus.states import JobState
 from modelforge.cli import boundary, main, uploads
 from modelforge.cli import patience as patience_module
 from modelforge.cli.output import Progress
-from modelforge.cli.scanning import Gauge, read_expected, scan_card, scan_record, send_expected
+from modelforge.cli.scanning import Gauge, read_expected, scan_card, scan_error, scan_record, send_expected
 from modelforge.cli.uploads import upload
-from modelforge.expectation import read_sums
+from modelforge.expectation import Expected, read_sums
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 HEX = "cd" * 32
@@ -166,9 +166,9 @@ def test_the_gauge_tells_states_and_steps_each_once() -> None:
     gauge.tell(view(state=JobState.SUCCEEDED, progress=ScanProgress(step="reporting")))
     assert stream.getvalue().splitlines() == [
         "scan scn-1 of local:m queued",
-        "scan scn-1 listing",
-        "scan scn-1 hashing",
-        "scan scn-1 hashing: 50% 1/2 files 1.0 MiB/2.0 MiB",
+        "listing",
+        "hashing",
+        "hashing: 50% 1/2 files 1.0 MiB/2.0 MiB",
         "scan scn-1 of local:m succeeded",
     ]
 
@@ -193,3 +193,13 @@ def test_the_result_says_how_much_was_found_and_what_is_held() -> None:
     assert (record["file_count"], record["size_bytes"], record["set_digest"]) == (3, 2048, found.digest)
     assert "file_count" not in scan_record(view(), None)
     assert "holds" not in scan_card(view(), None)
+
+
+def test_a_mismatch_names_what_the_signature_leaves_out() -> None:
+    failure = Failure(code="EXPECTED_MANIFEST_MISMATCH", message="surplus: .gitattributes", context={"surplus": "1"})
+    signed = Expected(kind="openssf_signature", entries={"a": HEX}, source_sha256=HEX, ignored=(".gitattributes",))
+    error = scan_error(failure, signed)
+    assert (error.code, error.context) == (ErrorCode.EXPECTED_MANIFEST_MISMATCH, {"surplus": "1"})
+    assert "leaves out .gitattributes" in error.hint
+    assert "leaves out" not in scan_error(failure, None).hint
+    assert "leaves out" not in scan_error(Failure(code="NODE_FAULT", message="m"), signed).hint
