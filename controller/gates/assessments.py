@@ -13,7 +13,7 @@ from bus import ids
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.api import AssessRequest
 from bus.messages.artifacts import ArtifactSet
-from bus.messages.gates import Assessment, Declared, Estimate, Purpose
+from bus.messages.gates import Assessment, Estimate, Purpose
 from bus.messages.inventory import NodeView
 from bus.messages.profiles import ProfileView
 from bus.subjects import Caller
@@ -58,7 +58,7 @@ def create(tx: Tx, silence: Silence, caller: Caller, request: AssessRequest) -> 
         created_at=tx.at,
         created_by=caller.name,
         hardware=inventory.hardware,
-        declared=inspection.declared or _declared(profile, node),
+        declared=inspection.declared,
         approvals=approvals.valid_ids(tx, artifact.digest),
     )
     assessments.insert(tx, assessment)
@@ -124,23 +124,6 @@ def _with_history(
     if estimate is None:
         return None
     return msgspec.structs.replace(estimate, history=estimates.history(tx, set_digest, profile, node))
-
-
-def _declared(profile: ProfileView, node: NodeView) -> Declared | None:
-    """What the node says of the adapter, where its inspector said nothing of it."""
-    found = facts.declared(facts.inventory_of(node).environment, profile.profile.adapter)
-    if found is None:
-        return None
-    return Declared(
-        adapter=found.name,
-        version=found.version,
-        executable=found.executable,
-        inspect_only=found.inspect_only,
-        tasks=found.tasks,
-        modalities=found.modalities,
-        formats=found.formats,
-        quantizations=found.quantizations,
-    )
 
 
 def _detail(assessment: Assessment, inspection: Inspection) -> dict[str, object]:

@@ -211,6 +211,7 @@ async def test_a_queued_probe_is_one_transaction_and_its_job_names_no_command(tm
     assert rows[-1]["subject"] == f"mf.jobs.{NODE}.work.{view.id}"
     assert stored[0]["payload"].encode() == rows[-1]["payload"]
     assert (job.location, job.set_digest, job.manifest) == (PATH, view.set_digest, manifest)
+    assert job.manifest is not None
     assert job.manifest.digest() == job.set_digest
     assert job.profile.digest() == job.profile_id
     assert (job.environment_id, job.fingerprint) == (assessment.environment_id, assessment.fingerprint)
