@@ -66,11 +66,13 @@ async def test_a_set_that_a_probe_found_changed_makes_its_candidate_stale(tmp_pa
         changed = {"code": "ARTIFACT_CHANGED", "message": "tokenizer.json: other bytes"}
         await agent.publish(agent.finished(probe_id, lease, 1, "failed", failure=changed))
         view = await ended(bench, probe_id, "failed")
-        assert await stale_because(bench, candidate) == ["set location changed from model to none"]
-        assert "location-lost" in await bench.audits(view["set_digest"])
+        corrupt = "set integrity changed from verified to corrupt: tokenizer.json: other bytes"
+        assert await stale_because(bench, candidate) == [corrupt]
+        assert "location-corrupt" in await bench.audits(view["set_digest"])
         with pytest.raises(ModelForgeError) as raised:
             await bench.queue(assessment)
         assert raised.value.code is ErrorCode.ASSESSMENT_STALE
+        assert corrupt in raised.value.message
         await scan_ends(bench, agent, "model")
         assert await stale_because(bench, candidate) == [], "the same bytes lie there again"
 
@@ -97,3 +99,31 @@ async def test_an_identical_copy_elsewhere_makes_nothing_stale(tmp_path: Path) -
         assert await stale_because(bench, candidate) == []
         probe_id = await bench.queue(assessment)
         assert (await bench.probe(probe_id))["location"] == "model", "a probe loads what was assessed"
+
+
+@pytest.mark.req("A18", "A19")
+async def test_a_driver_update_makes_what_was_proven_stale_and_says_so(tmp_path: Path) -> None:
+    async with controller_bench(tmp_path) as bench:
+        agent = await bench.agent()
+        candidate, assessment = await completed(bench, agent)
+        proven = await bench.call("assessments.show", id=assessment)
+        assert proven["proof"]["candidate_id"] == candidate
+        assert await stale_listed(bench) == {}
+        hardware = agent.inventory()["hardware"]
+        sentence = f"driver changed from {hardware.get('driver_version') or 'none'} to 575.51"
+
+        async def told() -> dict[str, list[str]]:
+            await agent.say(hardware={**hardware, "driver_version": "575.51"})
+            return await stale_listed(bench)
+
+        assert await until(told, "the new driver is known") == {assessment: [sentence]}
+        assert await stale_because(bench, candidate) == [sentence]
+        assert (await bench.call("assessments.show", id=assessment))["proof"] is None
+        with pytest.raises(ModelForgeError) as raised:
+            await bench.queue(assessment)
+        assert raised.value.code is ErrorCode.ASSESSMENT_STALE
+
+
+async def stale_listed(bench: Bench) -> dict[str, list[str]]:
+    found = (await bench.call("assessments.list", stale_only=True))["assessments"]
+    return {one["id"]: one["stale_because"] for one in found}
