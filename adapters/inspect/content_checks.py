@@ -97,13 +97,14 @@ def _mismatch_findings(subject: Subject, loads: Loads) -> Iterator[Finding]:
     for format_, paths in subject.by_format.items():
         if format_ in _EXPLAINED:
             continue
+        words = _words(format_)
         for path in paths:
             if not _contradicts(path, format_):
                 continue
             # A pickle under a safe name is there to get past somebody: it blocks wherever it lies.
             hidden = format_ in _HIDDEN_PICKLE and path.lower().endswith(".json")
             severity: Severity = "blocker" if hidden or _blocks(loads, path) else "warning"
-            said[severity].append((f"{path} is {_words(format_)}", f"first bytes of {path}"))
+            said[severity].append((f"{path} is {words}", f"first bytes of {path}"))
     for severity, found in said.items():
         yield from several(Code.FORMAT_MISMATCH, severity, found)
 
