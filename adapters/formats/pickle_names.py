@@ -155,7 +155,9 @@ def _plain() -> dict[tuple[str, str], Allowed]:
     named.update({("datetime", name): _PLAIN for name in ("date", "datetime", "time", "timedelta", "timezone")})
     named[ENCODE] = _PLAIN
     for module in _BUILTINS:
-        named.update({(module, name): _PLAIN for name in ("bytearray", "complex", "frozenset", "set", "slice")})
+        named.update(
+            {(module, name): _PLAIN for name in ("bytearray", "bytes", "complex", "frozenset", "set", "slice")}
+        )
         # What a `defaultdict` fills itself with.
         named.update({(module, name): _MENTIONED for name in ("bool", "dict", "float", "int", "list", "str", "tuple")})
     return named

@@ -15,6 +15,8 @@ MAX_TABLE: Final = 16
 # The padding's length is one byte, and up to here no such byte is an instruction.
 MAX_ALIGNMENT_BYTES: Final = 32
 _SIZED_DTYPE: Final = re.compile(r"([biufcSUMm])(\d{1,6})")
+# Called with a number, these make so many bytes.
+_SIZED: Final = frozenset({"bytearray", "bytes"})
 _LATIN: Final = frozenset({"latin1", "latin-1"})
 _SIMPLE_DTYPE: Final = re.compile(r"[?bBhHiIlLqQefdgFDGcuSUVMmO]\d{0,6}")
 _STATE_ITEMS: Final = (8, 9)
@@ -99,7 +101,7 @@ def problem_of_call(callee: Any, arguments: Any) -> str | None:
 def _problem_of_arguments(callee: Name, arguments: tuple[Any, ...]) -> str | None:
     if callee.key == ENCODE and not _is_latin(arguments):
         return f"it calls {callee.dotted} for another encoding than Latin-1"
-    if callee.name == "bytearray" and any(isinstance(argument, int) for argument in arguments):
+    if callee.name in _SIZED and any(isinstance(argument, int) for argument in arguments):
         return f"it calls {callee.dotted} with a size instead of bytes"
     if callee.key == DTYPE and not (
         arguments and isinstance(arguments[0], str) and _SIMPLE_DTYPE.fullmatch(arguments[0])
