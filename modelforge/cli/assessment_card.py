@@ -82,8 +82,9 @@ def _short_findings(one: Assessment, room: int) -> list[str]:
     blocks: list[list[str]] = []
     for scale in _SCALES:
         blocks = [_block(finding, *scale[finding.severity]) for finding in shown]
-        lines = [line for block in blocks for line in block]
-        if len(lines) + bool(notes) <= room:
+        spare = room - sum(len(block) for block in blocks) - bool(notes)
+        if spare >= 0:
+            lines = [line for block in _roomier(shown, blocks, spare) for line in block]
             return [*lines, *([f"and {text.count(notes, 'note')}: --json"] if notes else [])]
     lines, left = [], len(one.findings)
     for block in blocks:
@@ -92,6 +93,17 @@ def _short_findings(one: Assessment, room: int) -> list[str]:
         lines += block
         left -= 1
     return [*lines, f"and {left} more: --json"]
+
+
+def _roomier(shown: Sequence[Finding], blocks: Sequence[list[str]], spare: int) -> list[list[str]]:
+    """The lines that are left over go to the first findings."""
+    grown = []
+    for finding, block in zip(shown, blocks, strict=True):
+        sizes = (_block(finding, *scale[finding.severity]) for scale in _SCALES)
+        larger = next((size for size in sizes if len(size) - len(block) <= spare), block)
+        spare -= len(larger) - len(block)
+        grown.append(larger)
+    return grown
 
 
 def _block(finding: Finding, message_max: int, remedy_max: int) -> list[str]:
@@ -105,13 +117,14 @@ def _block(finding: Finding, message_max: int, remedy_max: int) -> list[str]:
 
 def _short_facts(one: Assessment) -> list[str]:
     """What the assessment is about, at most two lines each."""
+    fresh = "" if one.stale_because else "; not stale"
     pairs = [
-        ("assessment", f"{one.id}, {text.moment(one.created_at)} by {one.created_by}"),
+        ("assessment", f"{one.id}, {text.moment(one.created_at)} by {one.created_by}{fresh}"),
         ("set", f"{text.short(one.set_digest)} for profile {one.profile_name} on node {one.node}"),
         ("estimate", estimate_line(one.estimate)),
         ("declared", declared_line(one.declared) if one.declared else f"{one.adapter} {one.adapter_version}"),
         ("proven", proof_line(one.proof)),
-        ("stale", _stale_line(one.stale_because)),
+        *([("stale", _stale_line(one.stale_because))] if one.stale_because else []),
     ]
     columns = max(len(name) for name, _ in pairs) + 2
     return [
@@ -122,8 +135,6 @@ def _short_facts(one: Assessment) -> list[str]:
 
 
 def _stale_line(because: Sequence[str]) -> str:
-    if not because:
-        return "no"
     more = f" (and {len(because) - 1} more)" if len(because) > 1 else ""
     return f"yes{more}: {because[0]}"
 

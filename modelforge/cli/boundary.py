@@ -61,9 +61,17 @@ def _translate(error: BaseException, arguments: Sequence[str]) -> ModelForgeErro
         context = getattr(error, "ctx", None)
         hint = f"Type `{context.command_path} --help`." if context else None
         return ModelForgeError(ErrorCode.INVALID_ARGUMENT, error.format_message(), hint=hint)
+    if isinstance(error, UnicodeEncodeError) and (strange := _not_utf8(arguments)):
+        # Such an argument may name a file of this machine, but nothing that is sent or printed.
+        return ModelForgeError(ErrorCode.INVALID_ARGUMENT, f"the argument {strange} is not UTF-8")
     path = _write_traceback(error, arguments)
     where = str(path) if path else "no log file could be written"
     return ModelForgeError(ErrorCode.INTERNAL, f"unexpected {type(error).__name__}", log=where)
+
+
+def _not_utf8(arguments: Sequence[str]) -> str | None:
+    """The first argument with bytes that are no text, readable."""
+    return next((ascii(one) for one in arguments if any("\ud800" <= character <= "\udfff" for character in one)), None)
 
 
 def _write_traceback(error: BaseException, arguments: Sequence[str]) -> Path | None:
@@ -80,7 +88,7 @@ def _write_traceback(error: BaseException, arguments: Sequence[str]) -> Path | N
         path = folder / name
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(redact(text), encoding="utf-8")
+            path.write_text(redact(text), encoding="utf-8", errors="backslashreplace")
         except OSError:
             continue
         return path

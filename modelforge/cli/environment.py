@@ -12,6 +12,7 @@ from bus import verbs
 from bus.errors import ErrorCode, Exit, ModelForgeError
 from bus.ids import now
 from bus.messages.api import ById, Page
+from bus.text import clean_line
 from modelforge import format as text
 from modelforge import toml_text
 from modelforge.cli.command import App, Command, LocalCommand
@@ -140,12 +141,12 @@ def validate(app: App, file: Path) -> int:
         if error.code is not ErrorCode.CONFIG_INVALID:
             raise
         problem = {"code": error.code.value, "message": error.message}
-        data = {"file": str(file), "valid": False, "problems": [problem], "declared": None}
+        data = {"file": clean_line(str(file)), "valid": False, "problems": [problem], "declared": None}
         said = _invalid_text(app, file, error)
         app.out.result("environment-check", data, lambda: said)
         return Exit.USAGE
     fields: dict[str, Any] = msgspec.to_builtins(declared)
-    data = {"file": str(file), "valid": True, "problems": [], "declared": fields}
+    data = {"file": clean_line(str(file)), "valid": True, "problems": [], "declared": fields}
     head = app.out.style(text.fit(f"VALID: {file}", _COLUMNS), "ok")
     app.out.result("environment-check", data, lambda: f"{head}\n{_declared_text(fields)}")
     app.out.note("name it in the node's configuration: [node] environment = FILE", "quiet")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,6 +15,7 @@ from bus.ids import now
 from bus.messages.api import ById, Page, ProfileRequest
 from bus.messages.profiles import AudioSemantics, Preprocessing, RuntimeProfile
 from bus.profile_rules import NO_FALLBACK
+from bus.text import clean_line
 from modelforge import format as text
 from modelforge import toml_text
 from modelforge.cli.command import App, Command, LocalCommand
@@ -134,7 +136,7 @@ def validate(app: App, file: Path) -> int:
     """Check the profile in the TOML file FILE without storing it. Needs no controller. Exit 2 when it is wrong."""
     found, problems = examine(read_toml(file))
     data = {
-        "file": str(file),
+        "file": clean_line(str(file)),
         "valid": found is not None,
         "problems": problems,
         "id": found.digest() if found is not None else None,
@@ -142,7 +144,7 @@ def validate(app: App, file: Path) -> int:
     }
     app.out.result("profile-check", data, lambda: _check_text(app, file, found, problems))
     if found is not None:
-        app.next(f"modelforge profile create --file {file}")
+        app.next(f"modelforge profile create --file {shlex.quote(str(file))}")
     return Exit.OK if found is not None else Exit.USAGE
 
 

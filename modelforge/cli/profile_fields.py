@@ -146,7 +146,7 @@ def _expected(type_: inspect.Type) -> str:
         case inspect.LiteralType():
             return f"one of {', '.join(str(value) for value in type_.values)}"
         case inspect.IntType():
-            return f"a whole number from {type_.ge or 0}"
+            return f"a whole number from {type_.ge or 0} to {type_.le}"
         case inspect.BoolType():
             return "true or false"
         case inspect.StrType():

@@ -100,6 +100,21 @@ def test_it_fits_whatever_it_holds(findings: list[Any], rows: int, name: str, st
     assert all("--json" in line for line in left)
 
 
+def test_no_row_is_left_empty_while_a_blocker_is_cut() -> None:
+    many = tuple(finding(f"B{number}", "blocker", LONG[:200], LONG[:150]) for number in range(3))
+    lines = short_card(assessment(verdict="blocked", findings=many), 19)
+    assert len(lines) == 19
+    sizes = [len(block.splitlines()) for block in "\n".join(lines[1:]).split("\n\n")[0].split("BLOCKER")[1:]]
+    assert sizes == [4, 4, 3]  # the last one gives way, the first ones do not
+
+
+def test_the_card_says_whether_it_still_holds() -> None:
+    assert "by alice; not stale" in " ".join(short_card(assessment()))
+    lines = short_card(assessment(stale_because=("driver changed from 1 to 2", "x")))
+    assert "stale       yes (and 1 more): driver changed from 1 to 2" in lines
+    assert not any("not stale" in line for line in lines)
+
+
 def test_what_does_not_fit_is_shortened_from_the_bottom() -> None:
     many = [finding(f"B{number}", "blocker", LONG, LONG) for number in range(2)]
     lines = short_card(assessment(verdict="blocked", findings=(*many, finding("W", "warning", LONG, LONG))))

@@ -119,3 +119,24 @@ def test_the_return_value_of_a_command_is_the_exit_code() -> None:
 def test_a_closed_pipe_is_no_error(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(BrokenPipeError()) == 0
     assert capfd.readouterr().err == ""
+
+
+def test_an_argument_that_is_no_text_is_named_and_leaves_no_traceback(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODELFORGE_STATE", str(tmp_path))
+    strange = b"bad-\xff".decode(errors="surrogateescape")
+
+    def sends(arguments: Sequence[str]) -> object:
+        return arguments[-1].encode()
+
+    assert boundary.run(sends, ["artifact", "scan", strange]) == 2
+    assert r"INVALID_ARGUMENT: the argument 'bad-\udcff' is not UTF-8" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+    def breaks(_: Sequence[str]) -> object:
+        raise KeyError(strange)
+
+    assert boundary.run(breaks, ["artifact", "scan", strange]) == 1
+    (log,) = (tmp_path / "logs").iterdir()
+    assert r"bad-\udcff" in log.read_text()
