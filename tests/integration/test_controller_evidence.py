@@ -10,7 +10,7 @@ import pytest
 from bus.errors import ErrorCode
 from bus.streams import EVIDENCE_ACK_WAIT_S
 from controller import intake
-from controller.evidence import apply
+from controller.evidence import ScanParts, apply
 from controller.store.tx import Tx
 from observability.counters import Outcome
 from tests.support.controllers import Bench, controller_bench
@@ -267,10 +267,10 @@ async def test_evidence_that_no_try_can_handle_is_ended_and_the_next_is_read(
         await agent.hello()
         monkeypatch.setattr(intake, "GIVE_BACK_S", 0.001)
 
-        def broken(tx: Tx, message: Any, node: str) -> Outcome:
+        def broken(tx: Tx, message: Any, node: str, parts: ScanParts | None) -> Outcome:
             if message.job_id == "scn-0000000000":
                 raise ValueError("a defect")
-            return apply(tx, message, node)
+            return apply(tx, message, node, parts)
 
         monkeypatch.setattr(intake, "apply", broken)
         scan_id = await bench.scan()

@@ -13,7 +13,7 @@ from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.evidence import AnyEvidence
 from bus.streams import StoredMessage, ensure_node_consumers
 from bus.streams import last_message as real_last_message
-from controller.evidence import apply
+from controller.evidence import ScanParts, apply
 from controller.store.tx import Tx
 from observability.counters import Outcome
 from observability.vitals import Loop
@@ -119,10 +119,10 @@ async def test_absurd_slots_on_record_are_brought_into_their_bounds(tmp_path: Pa
 async def test_the_bad_evidence_of_one_node_keeps_nobody_else_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def poisoned(tx: Tx, message: AnyEvidence, node: str) -> Outcome:
+    def poisoned(tx: Tx, message: AnyEvidence, node: str, parts: ScanParts | None) -> Outcome:
         if node == "evil":
             raise KeyError(node)
-        return apply(tx, message, node)
+        return apply(tx, message, node, parts)
 
     monkeypatch.setattr("controller.intake.apply", poisoned)
     async with controller_bench(tmp_path, nodes=("local", "evil")) as bench:
