@@ -80,6 +80,8 @@ def short(digest: str | None, length: int = 12) -> str:
 
 def width(text: str) -> int:
     """Columns that `text` takes on a terminal: wide characters count twice, combining ones not at all."""
+    if text.isascii():
+        return len(text)
     return sum(
         0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
         for character in text
