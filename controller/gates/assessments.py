@@ -10,9 +10,7 @@ import msgspec
 from adapters.inspect.registry import inspect
 from adapters.inspect.subject import Inspection, NodeFacts, Subject
 from bus import ids
-from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.api import AssessRequest
-from bus.messages.artifacts import ArtifactSet
 from bus.messages.gates import Assessment, Estimate, Purpose
 from bus.messages.inventory import NodeView
 from bus.messages.profiles import ProfileView
@@ -34,16 +32,16 @@ def create(tx: Tx, silence: Silence, caller: Caller, request: AssessRequest) -> 
     Raises:
         ModelForgeError: UNKNOWN_ID, AMBIGUOUS_ID, NODE_UNKNOWN.
     """
-    artifact = sets.get(tx, sets.find(tx, request.set_digest))
+    digest = sets.find(tx, request.set_digest)
     profile = profiles.find(tx, request.profile)
     node = nodes.view(tx, request.node, silence)
     inventory = facts.inventory_of(node)
-    inspection = inspect(_subject(tx, artifact, profile, node))
+    inspection = inspect(_subject(tx, digest, profile, node))
     now = Now(tx)
-    current = now.current(artifact.digest, profile.id, node.name)
+    current = now.current(digest, profile.id, node.name)
     assessment = Assessment(
         id=ids.new_id(ids.ASSESSMENT),
-        set_digest=artifact.digest,
+        set_digest=digest,
         profile_id=profile.id,
         profile_name=profile.profile.name,
         node=node.name,
@@ -53,13 +51,13 @@ def create(tx: Tx, silence: Silence, caller: Caller, request: AssessRequest) -> 
         fingerprint=current.fingerprint,
         verdict=inspection.verdict,
         findings=inspection.findings,
-        estimate=_with_history(tx, inspection.estimate, artifact.digest, profile, node.name),
+        estimate=_with_history(tx, inspection.estimate, digest, profile, node.name),
         facts=current.facts,
         created_at=tx.at,
         created_by=caller.name,
         hardware=inventory.hardware,
         declared=inspection.declared,
-        approvals=approvals.valid_ids(tx, artifact.digest),
+        approvals=approvals.valid_ids(tx, digest),
     )
     assessments.insert(tx, assessment)
     tx.audit("assessment", assessment.id, "created", actor_of(caller), detail=_detail(assessment, inspection))
@@ -93,14 +91,13 @@ def brief(assessment: Assessment) -> Assessment:
     return msgspec.structs.replace(assessment, facts={}, hardware=None, declared=None, findings=weighty)
 
 
-def _subject(tx: Tx, artifact: ArtifactSet, profile: ProfileView, node: NodeView) -> Subject:
-    if artifact.manifest is None or artifact.evidence is None:
-        raise ModelForgeError(ErrorCode.INTERNAL, f"the set {artifact.digest} has no manifest or evidence")
+def _subject(tx: Tx, digest: str, profile: ProfileView, node: NodeView) -> Subject:
+    manifest, evidence = assessments.material(tx, digest)
     inventory = facts.inventory_of(node)
-    place = sets.place_on(tx, artifact.digest, node.name)
+    place = sets.place_on(tx, digest, node.name)
     return Subject(
-        manifest=artifact.manifest,
-        evidence=artifact.evidence,
+        manifest=manifest,
+        evidence=evidence,
         profile=profile.profile,
         environment=inventory.environment,
         hardware=inventory.hardware,
@@ -112,8 +109,8 @@ def _subject(tx: Tx, artifact: ArtifactSet, profile: ProfileView, node: NodeView
             capabilities=inventory.capabilities,
         ),
         location=place.path if place is not None else None,
-        approved=frozenset(purpose for purpose in PURPOSES if approvals.valid(tx, artifact.digest, purpose)),
-        quarantined=quarantines.of_set(tx, artifact.digest),
+        approved=frozenset(purpose for purpose in PURPOSES if approvals.valid(tx, digest, purpose)),
+        quarantined=quarantines.of_set(tx, digest),
         corrupt=facts.corruption(place) if place is not None and place.state == "corrupt" else None,
     )
 
