@@ -59,9 +59,9 @@ TOKENIZER = b'{"model": {"type": "WordPiece", "vocab": {"[UNK]": 0, "word": 1}}}
 POOLING = {"word_embedding_dimension": 4, "pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}
 
 
-def safetensors_bytes(elements: int = 8, dtype: str = "F32", size: int = 4) -> bytes:
+def safetensors_bytes(elements: int = 8, dtype: str = "F32", size: int = 4, name: str = "w") -> bytes:
     """A file with one tensor of `elements` elements."""
-    header = json.dumps({"w": {"dtype": dtype, "shape": [elements], "data_offsets": [0, elements * size]}}).encode()
+    header = json.dumps({name: {"dtype": dtype, "shape": [elements], "data_offsets": [0, elements * size]}}).encode()
     return struct.pack("<Q", len(header)) + header + bytes(elements * size)
 
 
