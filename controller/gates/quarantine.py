@@ -11,11 +11,12 @@ from bus.messages.artifacts import Manifest, PickleFacts, Quarantine, SetEvidenc
 from bus.subjects import Caller
 from bus.text import clean_line
 from controller.gates.caller import MAX_REASON_CHARS, actor_of, checked_reason
+from controller.gates.expectations import shown
 from controller.store import quarantines, sets
 from controller.store.tx import Tx
 
 CONTROLLER: Final = "controller"
-# Beyond these a set has its own entry of the quarantine itself, and no line of its own.
+# More sets than these have the same bytes: the quarantine counts for all, and the trail names the first.
 MAX_AUDITED_SETS: Final = 100
 MAX_NAME_CHARS: Final = 200
 
@@ -71,10 +72,13 @@ def _reason(facts: PickleFacts) -> str:
 def _insert(
     tx: Tx, digest: str, members: Mapping[str, str], reasons: Mapping[str, str], actor: str
 ) -> tuple[Quarantine, ...]:
-    made = quarantines.insert(tx, digest, members, reasons, actor)
+    made, marked = quarantines.insert(tx, digest, members, reasons, actor)
     for one in made:
-        detail = {"sha256": one.sha256, "path": one.path, "reason": one.reason, "quarantine": one.id}
-        tx.audit("quarantine", one.id, "added", actor, detail={"set": digest, **detail})
-        for other in quarantines.sets_with(tx, one.sha256, MAX_AUDITED_SETS):
-            tx.audit("set", other, "quarantined", actor, detail=detail)
+        detail = {"set": digest, "sha256": one.sha256, "path": one.path, "reason": one.reason}
+        tx.audit("quarantine", one.id, "added", actor, detail=detail)
+    # The set in which it was found comes first: it has its line however many others there are.
+    for other in sorted(marked, key=lambda other: other != digest)[:MAX_AUDITED_SETS]:
+        found = [one for one in made if one.sha256 in marked[other]]
+        detail = {"quarantine": found[0].id, "found_as": shown([one.path for one in found]), "reason": found[0].reason}
+        tx.audit("set", other, "quarantined", actor, detail=detail)
     return made

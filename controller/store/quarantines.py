@@ -44,11 +44,6 @@ def of_set(tx: Tx, digest: str) -> tuple[Quarantine, ...]:
     )
 
 
-def sets_with(tx: Tx, sha256: str, limit: int) -> tuple[str, ...]:
-    """The sets that have a member of these quarantined bytes."""
-    return tuple(row["set_digest"] for row in tx.all("quarantines.sets_with", sha256=sha256, limit=limit))
-
-
 def newest_of_set(tx: Tx, digest: str) -> datetime | None:
     """When the newest quarantine that concerns this set was made."""
     row = tx.one("quarantines.newest_of_set", set_digest=digest)
@@ -57,8 +52,8 @@ def newest_of_set(tx: Tx, digest: str) -> datetime | None:
 
 def insert(
     tx: Tx, digest: str, members: Mapping[str, str], reasons: Mapping[str, str], actor: str
-) -> tuple[Quarantine, ...]:
-    """Quarantine bytes that were not, and mark every set that has them.
+) -> tuple[tuple[Quarantine, ...], dict[str, list[str]]]:
+    """Quarantine bytes that were not, and mark every set that has them: what was made, and which of it each set has.
 
     Args:
         tx: the transaction.
@@ -78,11 +73,12 @@ def insert(
             quarantined_by=actor,
             at=tx.at,
         )
-    if members:
-        for other, manifest in _manifests(tx):
-            for sha256 in members.keys() & set(_MEMBER.findall(manifest)):
-                tx.run("quarantines.mark", set_digest=other, sha256=sha256)
-    return tuple(found for sha256 in members if (found := of_sha256(tx, sha256)) is not None)
+    marked: dict[str, list[str]] = {}
+    for other, manifest in _manifests(tx):
+        for sha256 in sorted(members.keys() & set(_MEMBER.findall(manifest))):
+            tx.run("quarantines.mark", set_digest=other, sha256=sha256)
+            marked.setdefault(other, []).append(sha256)
+    return tuple(found for sha256 in members if (found := of_sha256(tx, sha256)) is not None), marked
 
 
 def mark(tx: Tx, digest: str, manifest: Manifest) -> None:

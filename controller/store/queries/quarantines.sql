@@ -20,8 +20,5 @@ WHERE m.set_digest = :set_digest ORDER BY q.quarantined_at, q.sha256;
 SELECT max(q.quarantined_at) AS at FROM quarantined_members m JOIN quarantines q ON q.sha256 = m.sha256
 WHERE m.set_digest = :set_digest;
 
--- name: sets_with
-SELECT set_digest FROM quarantined_members WHERE sha256 = :sha256 ORDER BY set_digest LIMIT :limit;
-
 -- name: manifests
 SELECT digest, manifest FROM artifact_sets WHERE digest > :after ORDER BY digest LIMIT :limit;
