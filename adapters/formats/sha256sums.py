@@ -46,7 +46,7 @@ def parse(data: bytes) -> dict[str, str]:
     """
     if len(data) > MAX_LIST_BYTES:
         raise SumsProblem(f"the list is larger than {MAX_LIST_BYTES} bytes")
-    if data.count(b"\n") > MAX_LINES:
+    if data.rstrip(b"\r\n").count(b"\n") >= MAX_LINES:
         raise SumsProblem(f"the list has more than {MAX_LINES} lines")
     entries: dict[str, str] = {}
     for number, line in enumerate(data.split(b"\n"), start=1):
