@@ -9,7 +9,11 @@ import msgspec
 import pytest
 
 from bus.codec import encode
+from bus.digest import canonical_json
 from bus.errors import ErrorCode, ModelForgeError
+from bus.ids import PROBE, new_id
+from bus.messages.artifacts import Manifest
+from bus.messages.jobs import ProbeJob
 from node_agent.probe_sampler import ProbeSampler
 from node_agent.worker import Child, ExitStatus
 from tests.support.agent_jobs import NO_DIGEST
@@ -31,6 +35,38 @@ async def test_a_job_for_another_set_or_environment_starts_no_child(probes: Prob
     assert message.failure is not None
     assert (message.outcome, message.failure.code) == ("failed", code)
     assert NO_DIGEST in message.failure.context.values()
+    assert probes.factory.children == []
+
+
+def without_manifest(probes: ProbeBench) -> ProbeJob:
+    """A job whose manifest is too large for its message; the controller has it."""
+    job = probes.job()
+    data = canonical_json(job.manifest)
+    probes.controller.manifests[job.set_digest] = data
+    probes.controller.chunk_bytes = 50
+    return msgspec.structs.replace(job, manifest=None, manifest_bytes=len(data))
+
+
+@pytest.mark.req("P5")
+async def test_a_manifest_that_is_not_in_the_job_is_fetched_and_every_byte_is_compared_with_it(
+    probes: ProbeBench,
+) -> None:
+    job = without_manifest(probes)
+    assert (await probes.run(job)).outcome == "completed"
+    (probes.model / "config.json").write_text("[]")
+    again = msgspec.structs.replace(job, job_id=new_id(PROBE))
+    message = await probes.run(again)
+    assert message.failure is not None
+    assert (message.failure.code, message.failure.context["file"]) == ("ARTIFACT_CHANGED", "config.json")
+
+
+@pytest.mark.req("P5")
+async def test_another_manifest_than_the_approved_one_starts_no_child(probes: ProbeBench) -> None:
+    job = without_manifest(probes)
+    probes.controller.manifests[job.set_digest] = canonical_json(Manifest(files=())).ljust(job.manifest_bytes)
+    message = await probes.run(job)
+    assert message.failure is not None
+    assert (message.outcome, message.failure.code) == ("failed", "BLOB_REFUSED")
     assert probes.factory.children == []
 
 

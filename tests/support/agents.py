@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,13 +74,14 @@ def start_agent(
     scans: ScanPort | None = None,
     *,
     cache: Path | None = None,
+    scan: Mapping[str, Any] | None = None,
     node: str = "local",
     slots: int = 2,
     grace_s: float = 0.1,
     gpus: Callable[[], Discovery] = lambda: Discovery(reason="a test has no card"),
     scan_claimed: Callable[[], None] = lambda: None,
 ) -> RunningAgent:
-    """Start an agent; the caller stops it."""
+    """Start an agent; the caller stops it. `scan` are fields of the place where its scans run."""
     boot = Boot(node, new_boot_id())
     api = ControllerApi(client, boot)
     claims = Claims(client, api)
@@ -91,7 +92,7 @@ def start_agent(
         environment=CachedEnvironment(runtime_environment),
         gpus=gpus,
     )
-    runner = ScanRunner(api, scan_place(root), HashCache(cache) if cache is not None else None)
+    runner = ScanRunner(api, scan_place(root, **(scan or {})), HashCache(cache) if cache is not None else None)
     lane = WorkLane(client, api, claims, scans or runner, probes(api) if probes is not None else NoProbes())
     lane.scan_claimed = scan_claimed
     agent = Agent(client, api, claims, lane, inventory)

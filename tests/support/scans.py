@@ -31,6 +31,21 @@ os._exit(main(sys.argv[1:]))
 """
 
 
+# The scan's own process three seconds later: a file that was just made is old enough for it to be remembered.
+LATER = (
+    sys.executable,
+    "-P",
+    "-c",
+    """
+import os, sys, time
+now = time.time_ns
+time.time_ns = lambda: now() + 3_000_000_000
+from node_agent.scan_child.__main__ import main
+os._exit(main(sys.argv[1:]))
+""",
+)
+
+
 def reader_that(body: str) -> tuple[str, ...]:
     """The command of a scan whose reader executes `body` when it comes to a file named `evil*`."""
     return (sys.executable, "-P", "-c", _PROGRAM.format(body=body))
