@@ -63,7 +63,7 @@ def model_type(config: dict[str, Any]) -> str | None:
 def _model_types(config: dict[str, Any]) -> list[str]:
     """The configuration's own type, and those of an encoder and a decoder that are models of their own."""
     found = [model_type(config)]
-    if config.get("model_type") in {"vision-encoder-decoder", "encoder-decoder", "speech-encoder-decoder"}:
+    if model_type(config) in {"vision-encoder-decoder", "encoder-decoder", "speech-encoder-decoder"}:
         parts = [config.get(key) for key in ("encoder", "decoder")]
         found += [model_type(part) for part in parts if isinstance(part, dict)]
     return [name for name in found if name is not None]
@@ -117,7 +117,7 @@ def _positions(config: dict[str, Any]) -> tuple[int, str] | None:
 
 
 def _shift(config: dict[str, Any]) -> int:
-    if config.get("model_type") not in _SHIFTED_POSITIONS:
+    if model_type(config) not in _SHIFTED_POSITIONS:
         return 0
     padding = config.get("pad_token_id", 1)
     return padding + 1 if type(padding) is int and 0 <= padding < 16 else 2  # noqa: PLR2004 -- a sane id, else its default

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from adapters.inspect.codes import FindingCode as Code
 from adapters.inspect.codes import finding
+from adapters.inspect.config_checks import model_type
 from adapters.inspect.subject import Subject
 from bus.messages.gates import Finding
 from bus.messages.profiles import Task
@@ -35,6 +36,7 @@ _HEARS: Final = re.compile(
 )
 _SEES_KEYS: Final = ("vision_config", "image_token_id", "image_token_index")
 _SEES: Final = re.compile(r"vit\Z|vision|clip|blip|image|swin|deit|trocr|donut|pix2struct|kosmos|git\Z")
+_ONLY_SEES: Final = frozenset({"deit", "swin", "trocr", "vision-encoder-decoder", "vit"})
 _DEFAULT_LABELS: Final = 2
 
 
@@ -85,7 +87,7 @@ def label_count(config: dict[str, Any]) -> int:
 
 def _input_findings(task: Task, config: dict[str, Any], name: str) -> Iterator[Finding]:
     """The class alone does not tell: a text model and a speech model may share the ending of their names."""
-    model = config.get("model_type")
+    model = model_type(config)
     hears, sees = hears_sound(config), sees_images(config)
     wrong = None
     if task == "speech_recognition" and not hears:
@@ -96,10 +98,10 @@ def _input_findings(task: Task, config: dict[str, Any], name: str) -> Iterator[F
         wrong = "hears sound and reads no text"
     elif task == "image_text_similarity" and not (isinstance(config.get("text_config"), dict) or _pair(model)):
         wrong = "has no part that reads text"
-    elif task == "embedding" and config.get("model_type") in {"vit", "swin", "deit", "vision-encoder-decoder", "trocr"}:
+    elif task == "embedding" and model in _ONLY_SEES:
         wrong = "sees images and reads no text"
     if wrong is not None:
-        message = f"{name}, of the model type {str(model)[:_MAX_NAME_CHARS]}, {wrong}; the task is {task}"
+        message = f"{name}, of the model type {model}, {wrong}; the task is {task}"
         yield finding(Code.TASK_MISMATCH, "blocker", message, "config.json: model_type")
 
 
