@@ -17,19 +17,22 @@ from typing import Any
 import pytest
 
 from bus import verbs
-from bus.codec import encode
+from bus.codec import decode, encode
 from bus.messages import api
-from bus.messages.artifacts import ScanView
+from bus.messages.artifacts import Manifest, ScanView
 from bus.messages.gates import Assessment
 from bus.messages.profiles import RuntimeProfile
 from bus.operator import Operator
+from node_agent.scan_host import ScanPlace, run_scan
 from tests.support import repo
+from tests.support.agent_jobs import scan_job
 from tests.support.corpus import folders, hostile
 from tests.support.corpus.row import write
 from tests.support.stack import NODE, Stack, running_stack, until
 
 GOOD = "good"
 PEAK_BYTES = 2 * 1024**3
+SCAN_BYTES = 512 * 1024**2
 
 
 async def scanned(operator: Operator, path: str, timeout_s: float = 40.0) -> ScanView:
@@ -157,6 +160,19 @@ async def test_a_file_that_changes_while_it_is_scanned_is_named(root: Path, tmp_
         await scans_on(stack, operator)
         still = await scanned(operator, "moving")
         assert still.failure is None, "it rests, and is a set"
+
+
+async def test_a_hundred_thousand_files_are_one_set_within_bounded_memory(tmp_path: Path) -> None:
+    """Where a controller allows so many: the scan's process may not have more than it is given."""
+    (tmp_path / "many").mkdir()
+    hostile.many_files(tmp_path / "many")
+    count = sum(len(files) for _, _, files in os.walk(tmp_path / "many"))
+    place = ScanPlace(root=tmp_path, scratch=tmp_path, threads=2, memory_limit_bytes=SCAN_BYTES)
+
+    found = await run_scan(place, scan_job("many", max_files=count), cache=None, progress=lambda _: None)
+
+    assert count > 100_000
+    assert (found.files_hashed, len(decode(found.manifest, Manifest).files)) == (count, count)
 
 
 AS_NOBODY = """

@@ -50,7 +50,7 @@ def _old(name: str, changes: Mapping[str, bytes | None], *blockers: str, **more:
 
 
 LAYOUT: Final = (
-    _old("old layout", {}, absent=("POOLING_MISSING", "TOKENIZER_INCOMPLETE", "DTYPE_MISMATCH", "EVIDENCE_OUTDATED")),
+    _old("old layout", {}, absent=("POOLING_MISSING", "TOKENIZER_INCOMPLETE", "TOKENIZER_MISMATCH", "DTYPE_MISMATCH", "EVIDENCE_OUTDATED")),
     Row(
         name="st new layout", files=folders.new_embedder(), verdict="compatible",
         absent=("MODULE_FOLDER_ABSENT", "MODULE_UNSUPPORTED", "POOLING_MISMATCH"),
@@ -68,7 +68,7 @@ LAYOUT: Final = (
     _old("Dense without a folder", {"modules.json": _WITH_DENSE["modules.json"]}, "MODULE_FOLDER_MISSING"),
     _old("Dense without weights", {**_WITH_DENSE, "2_Dense/model.safetensors": None}, one_of=("NO_WEIGHTS",)),
     _old("Dense as a pickle that runs code",
-         {**_WITH_DENSE, "2_Dense/model.safetensors": None, "2_Dense/pytorch_model.bin": raw.evil_pickle()}, "PICKLE_CODE"),
+         {**_WITH_DENSE, "2_Dense/model.safetensors": None, "2_Dense/pytorch_model.bin": raw.evil_pickle()}, "MEMBER_QUARANTINED"),
     _old("Dense weights truncated",
          {**_WITH_DENSE, "2_Dense/model.safetensors": _DENSE["2_Dense/model.safetensors"][:-4]}, "WEIGHTS_CORRUPT"),
     _old("no modules.json", {"modules.json": None}, "MODULES_MISSING"),
@@ -105,6 +105,8 @@ DOCUMENTS: Final = (
          absent=("TOKENIZER_MISSING",)),
     _old("tokenizer an LFS pointer", {"tokenizer.json": raw.LFS_POINTER}, "LFS_POINTER"),
     _old("tokenizer empty", {"tokenizer.json": b""}, "EMPTY_FILE"),
+    # Most words would be the unknown one, and nothing would fail.
+    _old("tokenizer of another model", {"config.json": _config(vocab_size=30_522)}, codes=("TOKENIZER_MISMATCH",)),
     _old("config an LFS pointer", {"config.json": raw.LFS_POINTER}, "LFS_POINTER"),
     _old("no config", {"config.json": None}, "CONFIG_MISSING"),
     _old("config garbage", {"config.json": b'{"model_type": "bert",'}, "CONFIG_UNREADABLE"),

@@ -13,9 +13,11 @@ WEIGHTS: Final = "model.safetensors"
 INDEX: Final = "model.safetensors.index.json"
 SHARDS: Final = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 HIDDEN: Final = 8
+VOCABULARY: Final = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "model", "forge")
+TOKENS: Final = len(VOCABULARY)
 
 TRUNK: Final[Tensors] = {
-    "embeddings.word_embeddings.weight": (32, HIDDEN),
+    "embeddings.word_embeddings.weight": (TOKENS, HIDDEN),
     "embeddings.position_embeddings.weight": (512, HIDDEN),
     "encoder.layer.0.attention.self.query.weight": (HIDDEN, HIDDEN),
     "encoder.layer.0.output.dense.weight": (HIDDEN, HIDDEN),
@@ -23,7 +25,7 @@ TRUNK: Final[Tensors] = {
 BERT: Final[dict[str, Any]] = {
     "architectures": ["BertModel"],
     "model_type": "bert",
-    "vocab_size": 32,
+    "vocab_size": TOKENS,
     "hidden_size": HIDDEN,
     "num_hidden_layers": 1,
     "num_attention_heads": 2,
@@ -36,7 +38,7 @@ BERT: Final[dict[str, Any]] = {
 LLAMA: Final[dict[str, Any]] = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
-    "vocab_size": 32,
+    "vocab_size": TOKENS,
     "hidden_size": HIDDEN,
     "num_hidden_layers": 1,
     "num_attention_heads": 2,
@@ -47,7 +49,7 @@ LLAMA: Final[dict[str, Any]] = {
     "tie_word_embeddings": False,
     "torch_dtype": "bfloat16",
 }
-_WORDS: Final = {word: number for number, word in enumerate(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "model", "forge"))}
+_WORDS: Final = {word: number for number, word in enumerate(VOCABULARY)}
 TOKENIZER: Final[dict[str, Any]] = {
     "version": "1.0",
     "added_tokens": [{"id": 1, "content": "[UNK]", "special": True}],
@@ -125,10 +127,10 @@ def reranker() -> Files:
 def generator(**config: Any) -> Files:
     """A causal language model in bfloat16."""
     tensors: Tensors = {
-        "model.embed_tokens.weight": (32, HIDDEN),
+        "model.embed_tokens.weight": (TOKENS, HIDDEN),
         "model.layers.0.self_attn.q_proj.weight": (HIDDEN, HIDDEN),
         "model.norm.weight": (HIDDEN,),
-        "lm_head.weight": (32, HIDDEN),
+        "lm_head.weight": (TOKENS, HIDDEN),
     }
     return {
         **TOKENIZER_FILES,
@@ -186,7 +188,7 @@ def whisper(*, new: bool = True) -> Files:
         "num_mel_bins": 80,
         "max_source_positions": 1500,
         "max_target_positions": 448,
-        "vocab_size": 32,
+        "vocab_size": TOKENS,
         "encoder_layers": 1,
         "decoder_layers": 1,
         "encoder_attention_heads": 2,
@@ -195,8 +197,8 @@ def whisper(*, new: bool = True) -> Files:
     generation = {"decoder_start_token_id": 1, "no_timestamps_token_id": 2, "is_multilingual": True, "max_length": 448}
     tensors: Tensors = {
         "model.encoder.conv1.weight": (HIDDEN, 80, 3),
-        "model.decoder.embed_tokens.weight": (32, HIDDEN),
-        "proj_out.weight": (32, HIDDEN),
+        "model.decoder.embed_tokens.weight": (TOKENS, HIDDEN),
+        "proj_out.weight": (TOKENS, HIDDEN),
     }
     return {
         **_tokens(new),
@@ -213,7 +215,7 @@ def trocr(*, new: bool = True) -> Files:
     text = {
         "model_type": "trocr",
         "d_model": HIDDEN,
-        "vocab_size": 32,
+        "vocab_size": TOKENS,
         "decoder_layers": 1,
         "max_position_embeddings": 64,
     }
@@ -226,8 +228,8 @@ def trocr(*, new: bool = True) -> Files:
     }
     tensors: Tensors = {
         "encoder.embeddings.cls_token": (1, 1, HIDDEN),
-        "decoder.model.decoder.embed_tokens.weight": (32, HIDDEN),
-        "decoder.output_projection.weight": (32, HIDDEN),
+        "decoder.model.decoder.embed_tokens.weight": (TOKENS, HIDDEN),
+        "decoder.output_projection.weight": (TOKENS, HIDDEN),
     }
     return {
         **_tokens(new),
@@ -244,12 +246,17 @@ def siglip(*, new: bool = True) -> Files:
     config = {
         "architectures": ["SiglipModel"],
         "model_type": "siglip",
-        "text_config": {"model_type": "siglip_text_model", "vocab_size": 32, "max_position_embeddings": 64, **tower},
+        "text_config": {
+            "model_type": "siglip_text_model",
+            "vocab_size": TOKENS,
+            "max_position_embeddings": 64,
+            **tower,
+        },
         "vision_config": {"model_type": "siglip_vision_model", "image_size": 64, "patch_size": 16, **tower},
     }
     tensors: Tensors = {
         "vision_model.embeddings.patch_embedding.weight": (HIDDEN, 3, 16, 16),
-        "text_model.embeddings.token_embedding.weight": (32, HIDDEN),
+        "text_model.embeddings.token_embedding.weight": (TOKENS, HIDDEN),
         "logit_scale": (1,),
     }
     return {
@@ -319,7 +326,9 @@ def pipeline() -> Files:
         "model_index.json": dumps(parts),
         "scheduler/scheduler_config.json": dumps({"_class_name": "PNDMScheduler", "beta_end": 0.012}),
         "text_encoder/config.json": dumps(text),
-        "text_encoder/model.safetensors": safetensors({"text_model.embeddings.token_embedding.weight": (32, HIDDEN)}),
+        "text_encoder/model.safetensors": safetensors(
+            {"text_model.embeddings.token_embedding.weight": (TOKENS, HIDDEN)}
+        ),
         "tokenizer/vocab.json": dumps(_WORDS),
         "tokenizer/merges.txt": b"#version: 0.2\nm o\n",
         "tokenizer/tokenizer_config.json": dumps({"tokenizer_class": "CLIPTokenizer", "model_max_length": 77}),

@@ -74,8 +74,8 @@ def gguf_claims(folder: Path) -> None:
 def pickle_claims(folder: Path) -> None:
     _model(folder)
     (folder / "a.bin").write_bytes(b"\x80\x04\x8d" + struct.pack("<Q", 10 * GIB) + b"x.")
-    (folder / "b.bin").write_bytes(b"\x80\x02" + b"(" * 3_000_000)
-    (folder / "c.bin").write_bytes(b"\x80\x02" + b"N0" * 2_000_000 + b"N.")
+    (folder / "b.bin").write_bytes(b"\x80\x02" + b"(" * 50_000)
+    (folder / "c.bin").write_bytes(b"\x80\x02" + b"N0" * 50_000 + b"N.")
 
 
 def zip_bomb(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import msgspec
 
 from adapters.inspect.registry import inspect
 from adapters.inspect.subject import Inspection, Subject
-from bus.messages.artifacts import SetEvidence
+from bus.messages.artifacts import Quarantine, SetEvidence
 from bus.messages.gates import Verdict
 from bus.messages.profiles import RuntimeProfile
 from node_agent.artifact_scan import Scanned, ScanWatch, scan_folder
@@ -33,6 +34,7 @@ class Row:
         absent: codes that must not be there: the wrong reason sends an operator the wrong way.
         subject: fields of the `Subject` that differ from a healthy CPU node with the set in its place.
         evidence: fields of the evidence that differ from what the scan read.
+        released_by: the approval that releases what the controller quarantined by itself.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Row:
     absent: tuple[str, ...] = ()
     subject: Mapping[str, Any] = field(default_factory=dict)
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    released_by: str | None = None
 
 
 def changed(files: Files, changes: Mapping[str, bytes | None]) -> Files:
@@ -90,7 +93,27 @@ def run(row: Row, root: Path) -> Inspection:
     write(row.files, root / FOLDER)
     scanned = scan(root)
     evidence: SetEvidence = msgspec.structs.replace(scanned.evidence, **row.evidence)
-    return inspect(subject_of(Scanned(manifest=scanned.manifest, evidence=evidence), row.profile, row.subject))
+    on_record = {"quarantined": quarantines(scanned, row.released_by), **row.subject}
+    return inspect(subject_of(Scanned(manifest=scanned.manifest, evidence=evidence), row.profile, on_record))
+
+
+def quarantines(scanned: Scanned, released_by: str | None) -> tuple[Quarantine, ...]:
+    """What a controller puts on record by itself when it takes the set in: every member that holds a pickle with code."""
+    with_code = {facts.path: facts for facts in scanned.evidence.pickles if facts.verdict == "code"}
+    return tuple(
+        Quarantine(
+            id=f"quarantine-{number}",
+            sha256=file.sha256,
+            set_digest=scanned.manifest.digest(),
+            path=file.path,
+            reason=with_code[file.path].reason,
+            quarantined_by="controller",
+            quarantined_at=datetime(2026, 1, 1, tzinfo=UTC),
+            released_by=released_by,
+        )
+        for number, file in enumerate(scanned.manifest.files)
+        if file.path in with_code
+    )
 
 
 def complaints(row: Row, found: Inspection) -> list[str]:

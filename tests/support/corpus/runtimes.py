@@ -11,6 +11,13 @@ from tests.support.corpus.folders import GGUF_NAME, WEIGHTS, Files
 from tests.support.corpus.raw import dumps
 from tests.support.corpus.row import Row, changed, without
 
+_TIED: Final = {
+    **folders.generator(tie_word_embeddings=True),
+    WEIGHTS: raw.safetensors(
+        {"model.embed_tokens.weight": (folders.TOKENS, folders.HIDDEN), "model.norm.weight": (folders.HIDDEN,)}, "BF16"
+    ),
+}
+
 _GENERATION: Final = {"task": "text_generation", "dtype": "bfloat16"}
 _SPEECH: Final = {"task": "speech_recognition", "max_sequence_length": 128, "audio": AudioSemantics()}
 _READING: Final = {"task": "image_to_text", "max_sequence_length": 64, "preprocessing": Preprocessing()}
@@ -41,6 +48,8 @@ TRANSFORMERS: Final = (
     _tf("generator", folders.generator(), _GENERATION, absent=("GENERATION_CONFIG_MISSING", "DTYPE_MISMATCH")),
     _tf("generator without generation config", without(folders.generator(), "generation_config"), _GENERATION,
         codes=("GENERATION_CONFIG_MISSING",)),
+    # The head is the embedding's own matrix, so that no file has it.
+    _tf("generator with a tied head", _TIED, _GENERATION, absent=("HEAD_MISSING", "WEIGHTS_CORRUPT")),
     _tf("without config", without(folders.encoder(), "config.json"), _EMBED, "CONFIG_MISSING"),
     _tf("without tokenizer", without(folders.encoder(), *_TOKENS), _EMBED, "TOKENIZER_MISSING"),
     _tf("with a tokenizer's config alone", without(folders.encoder(), "tokenizer.json"), _EMBED,
@@ -134,7 +143,7 @@ LLAMA_CPP: Final = (
     _llama("a web page", _gguf(raw.HTML), one_of=("FORMAT_MISMATCH", "NO_GGUF_ARTIFACT_VARIANT")),
     _llama("a pointer", _gguf(raw.LFS_POINTER), "LFS_POINTER"),
     _llama("empty", _gguf(b""), "EMPTY_FILE"),
-    _llama("code under its name", _gguf(raw.evil_pickle()), "PICKLE_CODE"),
+    _llama("code under its name", _gguf(raw.evil_pickle()), "FORMAT_MISMATCH", "MEMBER_QUARANTINED", codes=("PICKLE_CODE",)),
     _llama("in two parts", _PARTS, absent=("GGUF_SPLIT_INCOMPLETE", "WEIGHTS_CORRUPT")),
     _llama("in two parts, one absent", without(_PARTS, "tiny-00002"), "GGUF_SPLIT_INCOMPLETE"),
     _llama("in two parts, the first absent", without(_PARTS, "tiny-00001"), "GGUF_SPLIT_INCOMPLETE"),
@@ -182,7 +191,7 @@ CUSTOM: Final = (
     Row(name="custom of a runtime's own weights", files=folders.ctranslate2_whisper(), verdict="requires_probe",
         codes=("NO_IMPLICIT_CLAIM",), profile={"adapter": "custom"}),
     Row(name="custom with code in a pickle", files={**folders.embedder(), "head.pkl": raw.evil_pickle()}, verdict="blocked",
-        blockers=("PICKLE_CODE",), profile={"adapter": "custom"}),
+        blockers=("MEMBER_QUARANTINED",), codes=("PICKLE_CODE",), profile={"adapter": "custom"}),
     Row(name="custom truncated", files=changed(folders.embedder(), {WEIGHTS: folders.embedder()[WEIGHTS][:-8]}),
         verdict="blocked", blockers=("WEIGHTS_CORRUPT",), profile={"adapter": "custom"}),
 )  # fmt: skip

@@ -45,7 +45,7 @@ SAFETENSORS: Final = (
     _one("a web page", {WEIGHTS: raw.HTML}, "FORMAT_MISMATCH"),
     _one("a pickle under a safe name", {WEIGHTS: raw.tensor_pickle()}, "FORMAT_MISMATCH"),
     _one("a torch file under a safe name", {WEIGHTS: raw.torch_zip()}, "FORMAT_MISMATCH"),
-    _one("code under a safe name", {WEIGHTS: raw.evil_pickle()}, "FORMAT_MISMATCH", "PICKLE_CODE"),
+    _one("code under a safe name", {WEIGHTS: raw.evil_pickle()}, "FORMAT_MISMATCH", "MEMBER_QUARANTINED", codes=("PICKLE_CODE",)),
     _one("a GGUF under a safe name", {WEIGHTS: folders.whole_gguf()}, "FORMAT_MISMATCH"),
     _one("of overlapping tensors", {WEIGHTS: _header((0, 16), (8, 24), data_bytes=24)}, "WEIGHTS_CORRUPT"),
     _one("with a hole", {WEIGHTS: _header((0, 16), (32, 48), data_bytes=48)}, "WEIGHTS_CORRUPT"),
@@ -62,29 +62,34 @@ SAFETENSORS: Final = (
          "WEIGHTS_CORRUPT"),
     _one("without a tensor", {WEIGHTS: raw.with_header({}, b"")}, one_of=("WEIGHTS_CORRUPT", "NO_WEIGHTS")),
     _one("twice", {"model-copy.safetensors": _GOOD}, codes=("DUPLICATE_WEIGHTS",)),
+    _one("whole and in shards", {**folders.sharded(), WEIGHTS: _GOOD}, codes=("DUPLICATE_WEIGHTS",)),
+    _one("beside those of another format", {"model.gguf": folders.whole_gguf()}),
     _one("of half precision", {WEIGHTS: raw.safetensors(TRUNK, "F16")}, codes=("DTYPE_MISMATCH",)),
 )  # fmt: skip
 
 PICKLES: Final = (
     _one("beside a pickle", {_BIN: raw.torch_zip()}, codes=("PICKLE_BESIDE_WEIGHTS",)),
-    _one("as a pickle alone", {**_NONE, _BIN: raw.torch_zip()}, "PICKLE_NOT_APPROVED"),
-    _one("as a pickle of the old form", {**_NONE, _BIN: raw.legacy_torch()}, "PICKLE_NOT_APPROVED", absent=("PICKLE_CODE",)),
+    _one("as a pickle alone", {**_NONE, _BIN: raw.torch_zip()}, one_of=("PICKLE_NOT_APPROVED", "PICKLE_NOT_LOADED")),
+    _one("as a pickle of the old form", {**_NONE, _BIN: raw.legacy_torch()}, one_of=("PICKLE_NOT_APPROVED", "PICKLE_NOT_LOADED"), absent=("PICKLE_CODE",)),
     # Approved or not: this adapter loads Safetensors only (spec A12).
     _one("as an approved pickle", {**_NONE, _BIN: raw.torch_zip()}, "PICKLE_NOT_LOADED",
          subject={"approved": frozenset({"pickle"})}, absent=("PICKLE_NOT_APPROVED",)),
     *(
-        _one(f"as code in pickle protocol {number}", {**_NONE, _BIN: raw.evil_pickle(number)}, "PICKLE_CODE")
+        _one(f"as code in pickle protocol {number}", {**_NONE, _BIN: raw.evil_pickle(number)}, "MEMBER_QUARANTINED", codes=("PICKLE_CODE",))
         for number in (0, 2, 4, 5)
     ),
-    _one("as code from the memo", {**_NONE, _BIN: raw.memoized_evil_pickle()}, "PICKLE_CODE"),
-    _one("as code in a torch file", {**_NONE, _BIN: raw.torch_zip(raw.evil_pickle())}, "PICKLE_CODE"),
-    _one("as code, approved", {**_NONE, _BIN: raw.evil_pickle()}, "PICKLE_CODE", subject={"approved": frozenset({"pickle"})}),
-    _one("beside code", {_BIN: raw.evil_pickle()}, "PICKLE_CODE"),
-    _one("beside code in a file that no loader names", {"notes.dat": raw.evil_pickle(4)}, "PICKLE_CODE"),
-    _one("beside joblib", {"classifier.joblib": raw.joblib_pickle()}, "PICKLE_CODE"),
-    _one("as a pickle that ends early", {**_NONE, _BIN: raw.tensor_pickle()[:-6]}, "PICKLE_UNREADABLE"),
+    _one("as code from the memo", {**_NONE, _BIN: raw.memoized_evil_pickle()}, "MEMBER_QUARANTINED", codes=("PICKLE_CODE",)),
+    _one("as code in a torch file", {**_NONE, _BIN: raw.torch_zip(raw.evil_pickle())}, "MEMBER_QUARANTINED", codes=("PICKLE_CODE",)),
+    _one("as code, approved", {**_NONE, _BIN: raw.evil_pickle()}, "MEMBER_QUARANTINED", codes=("PICKLE_CODE",), subject={"approved": frozenset({"pickle"})}),
+    _one("beside code", {_BIN: raw.evil_pickle()}, "MEMBER_QUARANTINED", codes=("PICKLE_CODE",)),
+    _one("beside code in a file that no loader names", {"notes.dat": raw.evil_pickle(4)}, "MEMBER_QUARANTINED", codes=("PICKLE_CODE",)),
+    # The gate's own release counts, and the reader is still told.
+    _one("beside released code", {"notes.dat": raw.evil_pickle(4)}, codes=("PICKLE_CODE", "QUARANTINE_RELEASED"),
+         released_by="approval-1", absent=("MEMBER_QUARANTINED",)),
+    _one("beside joblib", {"classifier.joblib": raw.joblib_pickle()}, "MEMBER_QUARANTINED", codes=("PICKLE_CODE",)),
+    _one("as a pickle that ends early", {**_NONE, _BIN: raw.tensor_pickle()[:-6]}, one_of=("PICKLE_UNREADABLE", "PICKLE_NOT_LOADED"), codes=("PICKLE_UNREADABLE",)),
     _one("as a torch file that ends early", {**_NONE, _BIN: raw.torch_zip()[:-30]},
-         one_of=("PICKLE_UNREADABLE", "WEIGHTS_CORRUPT")),
+         one_of=("PICKLE_UNREADABLE", "PICKLE_NOT_LOADED", "WEIGHTS_CORRUPT"), codes=("PICKLE_UNREADABLE",)),
     _one("as a pickle that is a pointer", {**_NONE, _BIN: raw.LFS_POINTER}, "NO_WEIGHTS", codes=("LFS_POINTER",)),
 )  # fmt: skip
 
