@@ -31,6 +31,7 @@ from node_agent.pickle_opinions import Opinions
 CPU_S: Final = 15
 DATA_BYTES: Final = 768 * 1024 * 1024
 MAX_DETAIL_CHARS: Final = 300
+EXIT_FAILED: Final = 1
 _MAX_ANSWER_BYTES: Final = 4_096
 _MAX_NAMES: Final = 5
 _MAX_PICKLES: Final = 64
@@ -142,10 +143,12 @@ _TOOLS: Final[dict[str, Callable[[BinaryIO], Answer]]] = {"picklescan": ask_pick
 
 def helper(tool: str, descriptor: int, pipe: int, parent: int) -> int:
     """The life of a forked process: bounds, one scanner, one file, one line. Returns the exit code."""
+    version = importlib.metadata.version(tool)  # later there may be no descriptor left to read it with
     try:
         limits.die_with_parent(parent)
+        # At the soft bound the signal names itself, at the hard one it would be any SIGKILL.
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S + 1))
         for what, bound in (
-            (resource.RLIMIT_CPU, CPU_S),
             (resource.RLIMIT_DATA, DATA_BYTES),
             (resource.RLIMIT_FSIZE, 0),
             (resource.RLIMIT_NOFILE, _MAX_DESCRIPTORS),
@@ -153,16 +156,19 @@ def helper(tool: str, descriptor: int, pipe: int, parent: int) -> int:
             resource.setrlimit(what, (bound, bound))
         seccomp.install(processes=True)
         answer = _TOOLS[tool](cast("BinaryIO", io.BufferedReader(Shared(descriptor))))
-        opinion = _opinion(tool, answer.verdict, answer.detail)
+        opinion = _opinion(tool, version, answer.verdict, answer.detail)
     except BaseException as error:  # noqa: BLE001 -- the edge of a process; a scanner may raise anything
-        opinion = _opinion(tool, "unavailable", f"it ended in {type(error).__name__}")
+        opinion = _opinion(tool, version, "unavailable", f"it ended in {type(error).__name__}")
     os.write(pipe, encode(opinion)[:_MAX_ANSWER_BYTES])
     return 0
 
 
-def _opinion(tool: str, verdict: _Verdict | Literal["unavailable"], detail: str) -> Opinion:
-    version = importlib.metadata.version(tool)
+def _opinion(tool: str, version: str, verdict: _Verdict | Literal["unavailable"], detail: str) -> Opinion:
     return Opinion(tool=tool, version=version, verdict=verdict, detail=clean_line(detail, MAX_DETAIL_CHARS))
+
+
+def _unavailable(tool: str, reason: str) -> Opinion:
+    return _opinion(tool, importlib.metadata.version(tool), "unavailable", reason)
 
 
 class Helper:
@@ -175,7 +181,11 @@ class Helper:
         parent = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
-            os._exit(helper(tool, descriptor, theirs, parent))
+            code = EXIT_FAILED
+            try:
+                code = helper(tool, descriptor, theirs, parent)
+            finally:
+                os._exit(code)  # whatever happens: nothing of the host runs twice
         os.close(theirs)
 
     def opinion(self, until_s: float) -> Opinion:
@@ -193,8 +203,8 @@ class Helper:
         if answer:
             return _received(self.tool, answer)
         if timed_out:
-            return _opinion(self.tool, "unavailable", "it took too long")
-        return _opinion(self.tool, "unavailable", f"its process ended: {_how(status)}")
+            return _unavailable(self.tool, "it took too long")
+        return _unavailable(self.tool, f"its process ended: {_how(status)}")
 
 
 def _received(tool: str, answer: bytes) -> Opinion:
@@ -202,13 +212,8 @@ def _received(tool: str, answer: bytes) -> Opinion:
     try:
         opinion = decode(answer, Opinion)
     except ModelForgeError:
-        return _opinion(tool, "unavailable", "its process gave no answer that can be read")
-    return Opinion(
-        tool=tool,
-        version=importlib.metadata.version(tool),
-        verdict=opinion.verdict,
-        detail=clean_line(opinion.detail, MAX_DETAIL_CHARS),
-    )
+        return _unavailable(tool, "its process gave no answer that can be read")
+    return _opinion(tool, importlib.metadata.version(tool), opinion.verdict, opinion.detail)
 
 
 def _how(status: int) -> str:
@@ -227,7 +232,7 @@ def answer_for(descriptor: int, tools: list[str], wall_s: float) -> Opinions:
         try:
             helpers.append(Helper(tool, descriptor))
         except OSError as error:
-            opinions.append(_opinion(tool, "unavailable", f"no process could be started: {error.strerror or error}"))
+            opinions.append(_unavailable(tool, f"no process could be started: {error.strerror or error}"))
     opinions.extend(started.opinion(until_s) for started in helpers)
     return Opinions(opinions=tuple(opinions))
 
