@@ -357,4 +357,12 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "The tokenizer's vocabulary does not fit the model's.",
         "Take tokenizer and model from one and the same set.",
     ),
+    "PACKAGE_MISMATCH": (
+        "Two packages of the node do not fit each other, so that the libraries cannot even be imported.",
+        "Install builds of both that belong together, or remove torchvision: nothing here needs it.",
+    ),
+    "PARTIAL_DOWNLOAD": (
+        "A file bears the name of a download that was not finished.",
+        "Finish the download or remove the file, then scan and assess the new set.",
+    ),
 }

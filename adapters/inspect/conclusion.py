@@ -11,6 +11,8 @@ from adapters.inspect.codes import FindingCode as Code
 from adapters.inspect.subject import Inspection, Subject
 from bus.messages.gates import Estimate, Finding
 
+# Adapters that need one of these compute with PyTorch.
+_WITH_TORCH: Final = frozenset({"torch", "vllm"})
 _ORDER: Final = {"blocker": 0, "warning": 1, "note": 2}
 
 
@@ -21,7 +23,9 @@ def common_findings(
     yield from node_checks.node_findings(subject)
     yield from set_checks.set_findings(subject)
     yield from node_checks.adapter_findings(subject, packages, modalities)
-    yield from device_checks.device_findings(subject)
+    yield from device_checks.device_findings(
+        subject, uses_torch=not packages or bool(_WITH_TORCH.intersection(packages))
+    )
 
 
 def conclude(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -37,6 +38,9 @@ _EXPLAINED: Final = _OWN_FINDING | _SAYS_NOTHING
 _HIDDEN_PICKLE: Final = frozenset({_F.PICKLE, _F.TORCH_ZIP})
 _ARCHIVES: Final = (_F.ZIP, _F.TAR, _F.GZIP, _F.BZIP2, _F.XZ, _F.ZSTD, _F.SEVEN_ZIP, _F.RAR)
 _ARCHIVE_BY_DESIGN: Final = (*_PICKLE_NAMES, ".npz")
+# Names that downloads have until they are whole.
+_PARTIAL: Final = (".aria2", ".crdownload", ".download", ".incomplete", ".partial")
+_PART: Final = re.compile(r"\.part\d{0,3}\Z")
 _PROGRAMS: Final = (_F.ELF, _F.PE, _F.MACH_O, _F.WASM, _F.SCRIPT)
 
 
@@ -58,6 +62,10 @@ def content_findings(subject: Subject, loads: Loads) -> Iterator[Finding]:
     yield from _pointer_findings(subject, loads)
     yield from _mismatch_findings(subject, loads)
     yield from _stray_findings(subject)
+    partial = sorted(path for path in subject.paths if path.endswith(_PARTIAL) or _PART.search(path))
+    if partial:
+        message = f"a download that was not finished: {shown(partial)}"
+        yield finding(Code.PARTIAL_DOWNLOAD, "warning", message, "manifest")
 
 
 def explained(subject: Subject, path: str) -> bool:

@@ -22,7 +22,7 @@ def inspect(subject: Subject) -> Inspection:
         *node_checks.node_findings(subject),
         *set_checks.set_findings(subject),
         *node_checks.execution_findings(subject),
-        *device_checks.device_findings(subject),
+        *device_checks.device_findings(subject, uses_torch=False),
         *content_findings(subject, Loads(frozenset(), ())),
         *weight_checks.corrupt_findings(subject),
         *pickle_checks.unknown_runner_findings(subject),

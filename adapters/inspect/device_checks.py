@@ -46,8 +46,11 @@ class BuildCuda:
     source: str
 
 
-def device_findings(subject: Subject) -> Iterator[Finding]:
-    """Is the device of the profile there? A CUDA profile is blocked without a card, never run on a CPU."""
+def device_findings(subject: Subject, *, uses_torch: bool = True) -> Iterator[Finding]:
+    """Is the device of the profile there? A CUDA profile is blocked without a card, never run on a CPU.
+
+    `uses_torch`: the adapter computes with PyTorch, so that the CUDA of its build counts.
+    """
     profile, hardware = subject.profile, subject.hardware
     if profile.device == "cpu":
         if profile.dtype in _HALF:
@@ -66,11 +69,15 @@ def device_findings(subject: Subject) -> Iterator[Finding]:
         message = f"{subject.node.name} has {len(hardware.gpus)} GPUs and the profile names none"
         yield finding(Code.GPU_NOT_CHOSEN, "blocker", message, "profile: gpu_uuid")
     else:
-        yield from _card_findings(subject, card)
-    yield from _driver_findings(subject)
+        yield from _card_findings(subject, card, build_cuda(subject) if uses_torch else None)
+    if hardware.driver_version is None or hardware.cuda_version is None:
+        message = "the driver's or CUDA's version is unknown"
+        yield finding(Code.GPU_DRIVER_UNKNOWN, "blocker", message, "node hardware: driver")
+    if uses_torch:
+        yield from _build_findings(subject)
 
 
-def _card_findings(subject: Subject, card: GpuFacts) -> Iterator[Finding]:
+def _card_findings(subject: Subject, card: GpuFacts, build: BuildCuda | None) -> Iterator[Finding]:
     source = "node hardware: compute capability"
     dtype = subject.profile.dtype
     needed = DTYPE_CAPABILITY.get(dtype)
@@ -83,7 +90,6 @@ def _card_findings(subject: Subject, card: GpuFacts) -> Iterator[Finding]:
     if needed is not None and has < needed:
         message = f"{card.name} has compute capability {dotted(has)}, {dtype} needs {dotted(needed)}"
         yield finding(Code.GPU_DTYPE_UNSUPPORTED, "blocker", message, source)
-    build = build_cuda(subject)
     oldest = _oldest_card(build)
     if build is not None and oldest is not None and has < oldest:
         message = (
@@ -93,11 +99,8 @@ def _card_findings(subject: Subject, card: GpuFacts) -> Iterator[Finding]:
         yield finding(Code.GPU_CAPABILITY_TOO_LOW, "blocker", message, f"{source}; {build.source}")
 
 
-def _driver_findings(subject: Subject) -> Iterator[Finding]:
+def _build_findings(subject: Subject) -> Iterator[Finding]:
     hardware = subject.hardware
-    if hardware.driver_version is None or hardware.cuda_version is None:
-        message = "the driver's or CUDA's version is unknown"
-        yield finding(Code.GPU_DRIVER_UNKNOWN, "blocker", message, "node hardware: driver")
     if "+cpu" in subject.packages.get("torch", ""):
         message = "the node's PyTorch is a CPU build"
         yield finding(Code.RUNTIME_WITHOUT_CUDA, "blocker", message, "node environment: torch")
@@ -113,6 +116,15 @@ def _driver_findings(subject: Subject) -> Iterator[Finding]:
     elif driver_cuda is not None and driver_cuda[0] < build.version[0]:
         message = f"the driver speaks CUDA {hardware.cuda_version}; {wanted}"
         yield finding(Code.CUDA_DRIVER_TOO_OLD, "blocker", message, f"node hardware: cuda; {build.source}")
+
+
+def capability_findings(subject: Subject, needed: Version, what: str) -> Iterator[Finding]:
+    """Has the card of a CUDA profile the compute capability that `what` needs? An unknown one is no finding."""
+    card = chosen_gpu(subject) if subject.profile.device == "cuda" else None
+    has = version_of(card.compute_capability) if card is not None else None
+    if card is not None and has is not None and has < needed:
+        message = f"{card.name} has compute capability {dotted(has)}, {what} needs {dotted(needed)}"
+        yield finding(Code.GPU_CAPABILITY_TOO_LOW, "blocker", message, f"node hardware: compute capability; {what}")
 
 
 def build_cuda(subject: Subject) -> BuildCuda | None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from adapters.inspect.codes import FindingCode as Code
 from adapters.inspect.codes import finding
+from adapters.inspect.device_checks import version_of
 from adapters.inspect.subject import PROBE_CAPABILITY, Subject, normal
 from bus.messages.gates import Declared, Finding
 from bus.messages.profiles import Task
@@ -22,6 +23,8 @@ MODALITIES: Final[dict[Task, tuple[str, ...]]] = {
     "image_generation": ("image",),
 }
 _NOT_INSTALLED: Final = "not installed"
+# torchvision 0.15 belongs to PyTorch 2.0, and each next one to the next (torchvision's README, table of versions).
+_VISION_AHEAD: Final = 15
 
 
 def node_findings(subject: Subject) -> Iterator[Finding]:
@@ -78,6 +81,8 @@ def adapter_findings(
     if missing:
         message = f"not installed on {subject.node.name}: {', '.join(missing)}"
         yield finding(Code.PACKAGE_MISSING, "blocker", message, "node environment: packages")
+    if "torch" in packages:
+        yield from _vision_findings(subject)
     source = f"node environment: adapter {name}"
     if subject.profile.task not in facts.tasks:
         yield finding(Code.TASK_NOT_DECLARED, "blocker", f"{name} does not declare {subject.profile.task}", source)
@@ -86,6 +91,18 @@ def adapter_findings(
     if absent:
         message = f"{name} does not declare the modality {' and '.join(absent)}"
         yield finding(Code.MODALITY_NOT_DECLARED, "blocker", message, source)
+
+
+def _vision_findings(subject: Subject) -> Iterator[Finding]:
+    """A torchvision of another PyTorch breaks the import of the libraries that look for it, whatever the model."""
+    torch, vision = subject.packages.get("torch"), subject.packages.get("torchvision")
+    if torch is None or vision is None:
+        return
+    numbers, wanted = version_of(torch), version_of(vision)
+    apart = numbers is not None and numbers[0] == 2 and wanted != (0, numbers[1] + _VISION_AHEAD)  # noqa: PLR2004 -- the major version of the table
+    if apart or ("+cpu" in torch and "+cpu" not in vision):
+        message = f"torchvision {vision} does not belong to torch {torch}"
+        yield finding(Code.PACKAGE_MISMATCH, "blocker", message, "node environment: packages")
 
 
 def declared(subject: Subject, model_type: str | None) -> Declared | None:

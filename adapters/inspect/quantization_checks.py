@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from adapters.inspect.codes import FindingCode as Code
 from adapters.inspect.codes import Severity, finding
-from adapters.inspect.device_checks import Version, chosen_gpu, dotted, version_of
+from adapters.inspect.device_checks import Version, capability_findings
 from adapters.inspect.subject import Subject, member, normal
 from bus.messages.artifacts import WeightFacts
 from bus.messages.gates import Finding
@@ -134,13 +134,9 @@ def _need_findings(subject: Subject, found: Evidenced, packages: Mapping[str, tu
         yield finding(
             Code.QUANTIZATION_PACKAGE_MISSING, "blocker", message, f"{found.source}; node environment: packages"
         )
-    card = chosen_gpu(subject) if subject.profile.device == "cuda" else None
     needed = CAPABILITY.get(found.method)
-    has = version_of(card.compute_capability) if card is not None else None
-    if card is not None and needed is not None and has is not None and has < needed:
-        message = f"{card.name} has compute capability {dotted(has)}, {found.method} needs {dotted(needed)}"
-        source = f"{found.source}; node hardware: compute capability"
-        yield finding(Code.GPU_CAPABILITY_TOO_LOW, "blocker", message, source)
+    if needed is not None:
+        yield from capability_findings(subject, needed, found.method)
 
 
 def same_method(left: str, right: str) -> bool:

@@ -36,7 +36,7 @@ def _without_inspector(subject: Subject) -> Inspection:
         finding(Code.NO_INSPECTOR, "blocker", message, "profile: adapter"),
         *node_checks.node_findings(subject),
         *set_checks.set_findings(subject),
-        *device_checks.device_findings(subject),
+        *device_checks.device_findings(subject, uses_torch=False),
     ]
     return conclude(subject, found, None, claims=False)
 

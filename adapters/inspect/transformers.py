@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from adapters.inspect import (
@@ -35,6 +35,7 @@ def inspect_layout(
     subject: Subject,
     packages: tuple[str, ...],
     method_packages: Mapping[str, tuple[str, ...]],
+    more: Iterable[Finding] = (),
     *,
     any_name: bool = False,
     claims: bool = True,
@@ -45,6 +46,7 @@ def inspect_layout(
         subject: set, profile and node.
         packages: what the runtime needs installed, its own first.
         method_packages: what it needs for each quantization.
+        more: findings of the runtime's own.
         any_name: it takes all Safetensors of the folder, whatever their names.
         claims: as `Inspection` has it.
     """
@@ -55,6 +57,7 @@ def inspect_layout(
     loads = Loads(frozenset({ROOT}), loaded_endings(subject))
     found: list[Finding] = [
         *common_findings(subject, packages),
+        *more,
         *config_checks.config_findings(subject, ROOT),
         *quantization_checks.quantization_findings(subject, quantized, method_packages),
         *tokenizer_checks.tokenizer_findings(subject, ROOT, config),

@@ -65,6 +65,8 @@ def zipped(name: str = "x.txt", data: bytes = b"x") -> bytes:
         ({"lib/run.so": ELF}, Code.EXECUTABLE_IN_SET, "warning"),
         ({"start.sh": b"#!/bin/sh\nexit 0\n"}, Code.EXECUTABLE_IN_SET, "warning"),
         ({"modeling.py": b"import os\n"}, Code.CODE_IN_SET, "warning"),
+        ({"model.bin.part2": b"x"}, Code.PARTIAL_DOWNLOAD, "warning"),
+        ({"model.safetensors.incomplete": b"x"}, Code.PARTIAL_DOWNLOAD, "warning"),
         ({"training_args.bin": EVIL}, Code.PICKLE_CODE, "warning"),
         ({"x/model.pkl": EVIL}, Code.PICKLE_CODE, "warning"),
         ({"x/model.pkl": CUT}, Code.PICKLE_UNREADABLE, "warning"),

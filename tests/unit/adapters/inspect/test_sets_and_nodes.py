@@ -243,3 +243,52 @@ def test_what_the_scan_could_not_keep_is_said() -> None:
     inspection = inspect(subject(transformers_files(), evidence={"notes": ("big.json: not read, it is larger",)}))
     assert only(inspection, Code.EVIDENCE_INCOMPLETE).severity == "warning"
     assert "EVIDENCE_INCOMPLETE" not in codes(inspect(subject(transformers_files(**{"note.json": doc({})}))))
+
+
+@pytest.mark.req("A8")
+@pytest.mark.parametrize(
+    ("torch", "vision", "expected"),
+    [
+        ("2.13.0", "0.28.0", []),
+        ("2.13.0+cpu", "0.28.0+cpu", []),
+        ("2.13.0", "0.27.0", ["PACKAGE_MISMATCH"]),
+        ("2.13.0+cpu", "0.28.0", ["PACKAGE_MISMATCH"]),
+        ("2.13.0", "odd", ["PACKAGE_MISMATCH"]),
+        ("2.13.0", None, []),
+    ],
+)
+def test_a_torchvision_of_another_torch_breaks_every_import(
+    torch: str, vision: str | None, expected: list[str]
+) -> None:
+    packages = {**PACKAGES, "torch": torch, **({} if vision is None else {"torchvision": vision})}
+    assert blockers(inspect(subject(transformers_files(), environment=environment(packages=packages)))) == expected
+    # llama.cpp imports neither.
+    files = {"m.gguf": gguf_bytes()}
+    assert blockers(inspect(subject(files, {"adapter": "llama_cpp"}, environment=environment(packages=packages)))) == []
+
+
+@pytest.mark.req("A7")
+def test_the_cuda_of_pytorch_is_asked_where_pytorch_computes() -> None:
+    runtime = environment(packages={**PACKAGES, "torch": "2.13.0+cpu"})
+    files = {**transformers_files(), "m.gguf": gguf_bytes()}
+    cuda = {"device": "cuda"}
+    assert (
+        blockers(inspect(subject(files, {**cuda, "adapter": "llama_cpp"}, environment=runtime, hardware=gpu()))) == []
+    )
+    found = blockers(inspect(subject(files, {**cuda, "adapter": "vllm"}, environment=runtime, hardware=gpu())))
+    assert found == ["RUNTIME_WITHOUT_CUDA"]
+
+
+@pytest.mark.req("A7", "A14")
+@pytest.mark.parametrize(("name", "expected"), [("vllm", ["GPU_CAPABILITY_TOO_LOW"]), ("transformers", [])])
+def test_vllm_needs_a_newer_card_than_pytorch(name: str, expected: list[str]) -> None:
+    runtime = environment(packages={**PACKAGES, "torch": "2.8.0+cu126"})
+    machine = gpu(gpus=(card(compute_capability="6.1"),))
+    profile = {"adapter": name, "device": "cuda"}
+    assert blockers(inspect(subject(transformers_files(), profile, environment=runtime, hardware=machine))) == expected
+
+
+def test_a_node_that_is_late_is_a_doubt() -> None:
+    inspection = inspect(subject(transformers_files(), node=node(liveness="doubtful")))
+    assert only(inspection, Code.NODE_DOUBTFUL).severity == "warning"
+    assert inspection.verdict == "compatible"
