@@ -50,7 +50,7 @@ def _old(name: str, changes: Mapping[str, bytes | None], *blockers: str, **more:
 
 
 LAYOUT: Final = (
-    _old("old layout", {}, absent=("POOLING_MISSING", "TOKENIZER_INCOMPLETE", "TOKENIZER_MISMATCH", "DTYPE_MISMATCH", "EVIDENCE_OUTDATED")),
+    _old("old layout", {}, codes=("DECLARED_NOT_PROVEN",), absent=("POOLING_MISSING", "TOKENIZER_INCOMPLETE", "TOKENIZER_MISMATCH", "DTYPE_MISMATCH", "EVIDENCE_OUTDATED")),
     Row(
         name="st new layout", files=folders.new_embedder(), verdict="compatible",
         absent=("MODULE_FOLDER_ABSENT", "MODULE_UNSUPPORTED", "POOLING_MISMATCH"),
@@ -125,6 +125,11 @@ DOCUMENTS: Final = (
     _old("a script that nothing needs", {"train.py": b"import torch\n"}, codes=("CODE_IN_SET",)),
     _old("a program", {"runner": raw.ELF}, codes=("EXECUTABLE_IN_SET",)),
     _old("an archive beside the model", {"old.zip": raw.packed_zip({"a.txt": b"a"})}, codes=("ARCHIVE_IN_SET",)),
+    _old("a prompt that is always put before a text",
+         {"config_sentence_transformers.json": dumps({"prompts": {"q": "query: "}, "default_prompt_name": "q"})},
+         codes=("DEFAULT_PROMPT",)),
+    _old("config larger than any evidence", {"config.json": _config(padding="y" * 3_000_000)},
+         one_of=("CONFIG_UNREADABLE", "EVIDENCE_INCOMPLETE"), codes=("EVIDENCE_INCOMPLETE",)),
     _old("adapter_config.json", {"adapter_config.json": dumps({"peft_type": "LORA", "base_model_name_or_path": "org/base"})},
          "ADAPTER_WEIGHTS"),
     _old("an option that allows remote code",

@@ -64,7 +64,7 @@ ADAPTERS: Final = (
     ),
     _adapter("diffusers", "0.36.0", ("image_generation",), ("text", "image")),
     _adapter(
-        "custom", "1", ("embedding", "text_generation"), ("text",), formats=("safetensors", "gguf"),
+        "custom", "1", ("embedding", "text_generation"), ("text",), formats=("safetensors", "gguf", "pickle"),
     ),
 )  # fmt: skip
 
@@ -76,9 +76,9 @@ def environment(**packages: str | None) -> RuntimeEnvironment:
     return RuntimeEnvironment(python="3.11.7", platform="linux-x86_64", packages=found, adapters=ADAPTERS)
 
 
-def declaring(name: str, **changes: Any) -> RuntimeEnvironment:
+def declaring(name: str, base: RuntimeEnvironment | None = None, **changes: Any) -> RuntimeEnvironment:
     """The environment in which one adapter declares something else; no changes at all: in which it is absent."""
-    runtime = environment()
+    runtime = base or environment()
     adapters = tuple(
         msgspec.structs.replace(facts, **changes) if facts.name == name else facts
         for facts in runtime.adapters

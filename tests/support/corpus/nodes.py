@@ -65,6 +65,8 @@ STATE: Final = (
           profile={"adapter": "frobnicator"}),
     _node("whose child may not have so much", {}, "MEMORY_EXCEEDS_LIMIT", profile={"memory_limit_mib": 16}),
     _node("with too little memory", {"hardware": machines.machine(memory_total_bytes=64 * MIB)}, "MEMORY_EXCEEDS_DEVICE"),
+    _node("with too little of its memory free", {"hardware": machines.machine(memory_available_bytes=300 * MIB)},
+          codes=("MEMORY_TIGHT",)),
     _node("computing in half precision", {}, codes=("HALF_PRECISION_ON_CPU",), profile={"dtype": "float16"}),
 )  # fmt: skip
 
@@ -90,6 +92,8 @@ DEVICES: Final = (
          subject={"hardware": cuda_machine(driver="550.54.15", cuda="12.4")}),
     _gpu("with a driver of a later minor", subject={"environment": cuda_environment("2.13.0+cu126"),
          "hardware": cuda_machine(driver="570.86.10", cuda="12.8")}, absent=("CUDA_DRIVER_TOO_OLD",)),
+    _gpu("with a card and no word of its driver", codes=("GPU_DRIVER_UNKNOWN",), verdict="blocked",
+         subject={"hardware": cuda_machine(driver=None, cuda=None)}),
     _gpu("with a card too small", "MEMORY_EXCEEDS_DEVICE",
          subject={"hardware": cuda_machine(card(memory_bytes=64 * MIB))}),
     _gpu("whose margin does not fit", "MEMORY_EXCEEDS_DEVICE", profile={"memory_margin_mib": 200 * 1024}, subject={}),
@@ -105,6 +109,8 @@ _CONFIGS: Final = {
 }
 _BARE: Final = cuda_environment(accelerate=None)
 _FULL: Final = cuda_environment(**{name.replace("-", "_"): version for name, version in machines.QUANTIZERS.items()})
+
+_NO_METHOD: Final = machines.declaring("transformers", _FULL, quantizations=())
 
 
 def _quantized(name: str, config: object, environment: Any, *blockers: str, **more: Any) -> Row:
@@ -132,6 +138,8 @@ QUANTIZED: Final = (
                one_of=("QUANTIZATION_NOT_DECLARED", "QUANTIZED_WEIGHTS")),
     _quantized("without a method", {"bits": 4}, _FULL, one_of=("QUANTIZATION_NOT_DECLARED", "QUANTIZED_WEIGHTS",
                "QUANTIZATION_NOT_EVIDENCED", "CONFIG_UNREADABLE")),
+    _quantized("as asked, but the runtime declares none", _CONFIGS["gptq"], _NO_METHOD, "QUANTIZATION_NOT_DECLARED",
+               profile={"quantization": "gptq"}),
     _quantized("in another way than asked", _AWQ, _FULL, "QUANTIZATION_NOT_EVIDENCED", profile={"quantization": "gptq"}),
     Row(name="quantized as asked, but it is not", files=folders.generator(), verdict="blocked",
         blockers=("QUANTIZATION_NOT_EVIDENCED",),

@@ -185,11 +185,18 @@ DIFFUSERS: Final = (
     _image("of a language model", folders.generator(), "NO_PIPELINE", absent=("EMBEDDING_REPOSITORY",)),
 )  # fmt: skip
 
+_PICKLED: Final = {**without(folders.embedder(), "model."), "pytorch_model.bin": raw.torch_zip()}
+
 CUSTOM: Final = (
     Row(name="custom complete", files=folders.embedder(), verdict="requires_probe", codes=("NO_IMPLICIT_CLAIM",),
         profile={"adapter": "custom"}),
     Row(name="custom of a runtime's own weights", files=folders.ctranslate2_whisper(), verdict="requires_probe",
         codes=("NO_IMPLICIT_CLAIM",), profile={"adapter": "custom"}),
+    Row(name="custom of a pickle", files=_PICKLED, verdict="blocked", blockers=("PICKLE_NOT_APPROVED",),
+        profile={"adapter": "custom"}),
+    Row(name="custom of an approved pickle", files=_PICKLED, verdict="requires_probe",
+        codes=("PICKLE_APPROVED", "NO_IMPLICIT_CLAIM"), absent=("PICKLE_NOT_APPROVED",), profile={"adapter": "custom"},
+        subject={"approved": frozenset({"pickle"})}),
     Row(name="custom with code in a pickle", files={**folders.embedder(), "head.pkl": raw.evil_pickle()}, verdict="blocked",
         blockers=("MEMBER_QUARANTINED",), codes=("PICKLE_CODE",), profile={"adapter": "custom"}),
     Row(name="custom truncated", files=changed(folders.embedder(), {WEIGHTS: folders.embedder()[WEIGHTS][:-8]}),

@@ -35,7 +35,7 @@ def _header(*ranges: tuple[int, int], data_bytes: int) -> bytes:
 
 
 SAFETENSORS: Final = (
-    _one("absent", _NONE, "NO_WEIGHTS"),
+    _one("absent", _NONE, "NO_WEIGHTS", codes=("MEMORY_UNKNOWN",)),
     _one("of zero bytes", {WEIGHTS: b""}, "EMPTY_FILE"),
     _one("an LFS pointer", {WEIGHTS: raw.LFS_POINTER}, "LFS_POINTER", absent=("PICKLE_CODE",)),
     _one("cut at the end", {WEIGHTS: _GOOD[:-1_000]}, "WEIGHTS_CORRUPT"),
