@@ -7,7 +7,6 @@ it travels to the controller and is read at every assessment.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Final
 
 from msgspec.structs import replace
@@ -18,7 +17,7 @@ from adapters.formats.pickles import pickle_facts
 from adapters.formats.shards import MAX_SHARDS, ShardBook, is_index, reduced_index, weight_map
 from adapters.formats.sniff import sniff_file
 from adapters.formats.tokenizers import MAX_TOKENIZER_BYTES, reduced_tokenizer
-from adapters.formats.weights import PICKLE_SUFFIXES, PICKLES, problem_of, weight_facts
+from adapters.formats.weights import PICKLE_SUFFIXES, PICKLES, problem_of, suffix_of, weight_facts
 from adapters.loader_options import TRANSFORMER_CONFIGS
 from bus.codec import encode
 from bus.messages.artifacts import FileFormat, Opinion, PickleFacts, SetEvidence, WeightFacts
@@ -105,7 +104,7 @@ class EvidenceCollector:
             self._formats[path] = found.value
         else:
             self._note("the formats of the last members were left out, the evidence is full")
-        name = PurePosixPath(path).name
+        name = path.rpartition("/")[2]
         if is_index(name) or name in DOCUMENTS or name == TOKENIZER:
             self._add_document(path, file, size_bytes, found)
         else:
@@ -127,7 +126,7 @@ class EvidenceCollector:
         )
 
     def _add_document(self, path: str, file: BinaryIO, size_bytes: int, found: FileFormat) -> None:
-        name = PurePosixPath(path).name
+        name = path.rpartition("/")[2]
         max_bytes = MAX_INDEX_BYTES if is_index(name) else MAX_DOCUMENT_BYTES
         if name == TOKENIZER:
             max_bytes = MAX_TOKENIZER_BYTES
@@ -172,7 +171,7 @@ class EvidenceCollector:
             self._note(f"{path}: not compared with an index, the set holds too many tensors")
 
     def _add_pickles(self, path: str, file: BinaryIO, size_bytes: int, found: FileFormat) -> None:
-        suffix = PurePosixPath(path).suffix.lower()
+        suffix = suffix_of(path)
         if found not in _MAY_HOLD_PICKLES and (suffix not in PICKLE_SUFFIXES or found is FileFormat.EMPTY):
             return
         file.seek(0)

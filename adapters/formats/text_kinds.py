@@ -10,7 +10,7 @@ from bus.messages.artifacts import FileFormat
 _UTF_8_MARK: Final = b"\xef\xbb\xbf"
 _UTF_16_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
 # A character that no text needs; terminal escapes are text that is cleaned where it is shown.
-_NO_TEXT: Final = re.compile(rb"[\x00-\x06\x0e-\x19\x1c-\x1f]")
+_NO_TEXT: Final = bytes([*range(0x07), *range(0x0E, 0x1A), *range(0x1C, 0x20)])
 _LFS: Final = re.compile(rb"version https?://[!-~]{1,100}/spec/v1\r?\n(?:[a-z][^\n]*\n)*?oid sha256:[0-9a-f]{64}\r?\n")
 _MAX_LFS_BYTES: Final = 1_024
 _JSON: Final = re.compile(rb'\{\s*(?:["}]|\Z)|\[\s*(?:["\]\[{]|(?:true|false|null|-?[0-9][0-9.eE+-]*)\s*[,\]]|\Z)')
@@ -38,7 +38,7 @@ def text_kind(head: bytes, size_bytes: int) -> FileFormat | None:
     """The kind of a text that begins with `head`, of a file of `size_bytes`; `None` when it is no text."""
     if head.startswith(_UTF_16_MARKS):
         return FileFormat.TEXT if len(head) % 2 == 0 or len(head) < size_bytes else None
-    if _NO_TEXT.search(head) or not _is_utf_8(head, cut=len(head) < size_bytes):
+    if len(head.translate(None, _NO_TEXT)) < len(head) or not _is_utf_8(head, cut=len(head) < size_bytes):
         return None
     text = head.removeprefix(_UTF_8_MARK).lstrip()
     if size_bytes <= _MAX_LFS_BYTES and _LFS.match(text):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import PurePosixPath
 from typing import BinaryIO, Final, Literal
 
 from adapters.formats import gguf, safetensors
@@ -41,7 +40,7 @@ def weight_facts(
     Raises:
         OSError: when the file cannot be read.
     """
-    suffix = PurePosixPath(path).suffix.lower()
+    suffix = suffix_of(path)
     if found is FileFormat.SAFETENSORS or found is FileFormat.GGUF:
         return _of_header(path, file, size_bytes, found)
     if found in PICKLES or (found is FileFormat.ZIP and suffix in PICKLE_SUFFIXES):
@@ -53,6 +52,12 @@ def weight_facts(
     if suffix in PICKLE_SUFFIXES:
         return WeightFacts(path=path, format="unknown", problem=problem_of(found) or _NO_PICKLE), ()
     return None, ()
+
+
+def suffix_of(path: str) -> str:
+    """The last suffix of a member's name in small letters, with its dot; also that of a name that is nothing else."""
+    _, dot, suffix = path.rpartition("/")[2].rpartition(".")
+    return f"{dot}{suffix}".lower() if dot else ""
 
 
 def problem_of(found: FileFormat) -> str | None:

@@ -147,6 +147,10 @@ def test_harmless_pickles_are_told_from_the_others() -> None:
     }
 
 
+def test_an_empty_file_is_no_pickle_of_any_kind() -> None:
+    assert collect({"w.pkl": b"", "w.bin": b""}).pickles == ()
+
+
 @pytest.mark.parametrize(("path", "expected"), [("w.joblib", ["unreadable"]), ("w.bin", []), ("w.txt", [])])
 def test_bytes_that_are_no_pickle_count_only_under_a_name_that_is_always_loaded_as_one(
     path: str, expected: list[str]
@@ -211,6 +215,13 @@ def test_documents_and_weights_have_a_bound_together() -> None:
     assert 0 < len(evidence.documents) < 20
     assert len(evidence.notes) == 20 - len(evidence.documents)
     assert len(encode(evidence.documents)) < module.MAX_KEPT_BYTES
+
+
+def test_weights_beyond_the_bound_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_KEPT_BYTES", 1_000)
+    evidence = collect({f"{number}.safetensors": files.safetensors(TENSORS) for number in range(9)})
+    assert 0 < len(evidence.weights) < 5
+    assert evidence.notes[-1] == "8.safetensors: left out, the evidence is full"
 
 
 def test_formats_have_a_bound_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

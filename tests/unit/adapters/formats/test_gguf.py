@@ -66,6 +66,15 @@ def test_the_quantization_has_the_name_that_people_use(number: int, name: str) -
     assert facts_of(llama_gguf(file_type=number)).metadata["quantization"] == name
 
 
+@pytest.mark.parametrize("alignment", [32, 64, 4096])
+def test_the_weights_begin_where_the_alignment_says(alignment: int) -> None:
+    data = llama_gguf(general__alignment=alignment)
+    begin = gguf.read_header(io.BytesIO(data), len(data)).data_begin
+    assert begin % alignment == 0
+    with pytest.raises(DocumentProblem, match="cut off"):
+        facts_of(data[: -alignment - 1])
+
+
 def test_an_unknown_file_type_is_not_guessed() -> None:
     assert "quantization" not in facts_of(llama_gguf(file_type=4)).metadata
 

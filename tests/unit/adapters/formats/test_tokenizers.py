@@ -64,6 +64,12 @@ def test_the_largest_is_read_without_its_merges() -> None:
     assert reduced_tokenizer(data)["vocab_size"] == 1
 
 
+@pytest.mark.parametrize("vocabulary", [b"[1%s]", b'{"a":[1%s]}'])
+def test_a_vocabulary_larger_than_any_is_not_made_into_objects(vocabulary: bytes) -> None:
+    data = b'{"model":{"vocab":' + vocabulary % (b",1" * 1_000_001) + b"}}"
+    assert reduced_tokenizer(data) == {"problem": "its vocabulary is larger than any that is known"}
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_reduced(data: bytes) -> None:
     assert "problem" in reduced_tokenizer(data)
