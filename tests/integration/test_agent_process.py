@@ -15,9 +15,13 @@ from typing import Any
 import pytest
 
 from adapters.faulty import FAULTS_FILE, Fault
-from bus.codec import encode
+from bus.codec import decode, encode
 from bus.errors import ErrorCode, Exit, ModelForgeError
+from bus.messages.artifacts import Manifest
+from bus.messages.evidence import ScanFinished
 from modelforge.keys import ensure_key
+from node_agent.artifact_root import Stamp
+from node_agent.hash_cache import HashCache
 from tests.support.agent_jobs import probe_job, scan_job
 from tests.support.agents import AgentBench, agent_bench
 from tests.support.waiting import until
@@ -150,6 +154,48 @@ async def test_a_wrong_configuration_is_one_line_and_exits_with_2(tmp_path: Path
     (line,) = agent.lines
     assert "CONFIG_INVALID" in line
     assert "unknown key 'slot'" in line
+
+
+@pytest.mark.req("A18")
+async def test_what_the_environment_file_declares_is_what_the_agent_says(bench: AgentBench, tmp_path: Path) -> None:
+    declared = tmp_path / "environment.toml"
+    declared.write_text('image = "worker@sha256:0123"\n[adapters.vllm]\nquantizations = ["gptq"]\n')
+    async with agent_process(config_of(bench, tmp_path, environment=str(declared))):
+        await bench.controller.until(lambda: bool(bench.controller.hellos))
+    environment = bench.controller.hellos[0].inventory.environment
+    assert environment.image == "worker@sha256:0123"
+    assert {facts.name: facts.quantizations for facts in environment.adapters}["vllm"] == ("gptq",)
+
+
+async def test_a_wrong_environment_file_ends_the_agent_before_it_begins(bench: AgentBench, tmp_path: Path) -> None:
+    declared = tmp_path / "environment.toml"
+    declared.write_text("[adapters.vllm]\nquantization = []\n")
+    async with agent_process(config_of(bench, tmp_path, environment=str(declared))) as agent:
+        assert await agent.exit_code() == Exit.USAGE
+    (line,) = agent.lines
+    assert "CONFIG_INVALID" in line
+    assert "unknown key 'quantization'" in line
+    assert "modelforge environment validate" in line
+
+
+@pytest.mark.req("P5")
+async def test_a_poisoned_cache_deceives_a_scan_and_no_probe(bench: AgentBench, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    status = (bench.root / "model" / "config.json").stat()
+    HashCache(cache).remember({Stamp.of(status): "ab" * 32})
+    async with agent_process(config_of(bench, tmp_path, cache=str(cache))):
+        scan = scan_job()
+        await bench.controller.put(scan)
+        scanned = await bench.controller.finished(scan.job_id)
+        assert isinstance(scanned, ScanFinished)
+        assert (scanned.files_hashed, scanned.files_cached) == (0, 1)
+        manifest = decode((scanned.manifest_json or "").encode(), Manifest)
+        assert manifest.files[0].sha256 == "ab" * 32
+        job = probe_job(bench.root, manifest=manifest, set_digest=manifest.digest())
+        await bench.controller.put(job)
+        message = await bench.controller.finished(job.job_id)
+    assert message.failure is not None
+    assert (message.failure.code, message.failure.context["file"]) == ("ARTIFACT_CHANGED", "config.json")
 
 
 @pytest.mark.req("P6")

@@ -81,7 +81,22 @@ def test_the_plan_makes_paths_absolute_and_its_own_root_only(tmp_path: Path, mon
     own = make_plan(tmp_path / "state", None, port=0)
     assert own.make_artifact_root
     assert own.artifact_root == tmp_path / "state" / "artifacts"
+    assert own.node["cache"] == str(tmp_path / "state" / "cache")
+    assert (own.node["scratch"], own.node["environment"]) == ("", "")
     assert not (tmp_path / "state").exists()
+
+
+def test_every_path_of_the_node_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "models").mkdir()
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "modelforge.toml"
+    config.write_text('[node]\nname = "n1"\nartifact_root = "models"\ncache = "c"\nenvironment = "e.toml"\n')
+    plan = make_plan(tmp_path / "state", config, port=0)
+    assert {key: plan.node[key] for key in ("artifact_root", "cache", "environment")} == {
+        "artifact_root": str(tmp_path / "models"),
+        "cache": str(tmp_path / "c"),
+        "environment": str(tmp_path / "e.toml"),
+    }
 
 
 def test_a_file_in_the_place_of_the_state_folder_is_typed(tmp_path: Path) -> None:

@@ -25,6 +25,17 @@ def test_defaults_and_folders_are_resolved(tmp_path: Path) -> None:
     assert settings.artifact_root == tmp_path.resolve()
     assert settings.scratch.is_dir()
     assert (settings.node.slots, settings.node.test_double) == (2, False)
+    assert (settings.cache, settings.environment) == (None, None)
+
+
+def test_a_cache_need_not_exist_and_an_environment_file_is_read_at_once(tmp_path: Path) -> None:
+    (tmp_path / "environment.toml").write_text('image = "worker"\n')
+    more = 'cache = "ROOT/new/cache"\nenvironment = "ROOT/environment.toml"\n'
+    settings = load_settings(write(tmp_path, NODE + more + CLIENT))
+    assert settings.cache == tmp_path / "new" / "cache"
+    assert not settings.cache.exists()
+    assert settings.environment is not None
+    assert settings.environment.image == "worker"
 
 
 @pytest.mark.parametrize(
@@ -36,6 +47,7 @@ def test_defaults_and_folders_are_resolved(tmp_path: Path) -> None:
         (NODE + 'scratch = "ROOT/nowhere"\n' + CLIENT, "is not a folder"),
         (NODE, "an agent needs `url`"),
         (NODE + "slots = 0\n" + CLIENT, "slots"),
+        (NODE + "scan_memory_limit_mib = 255\n" + CLIENT, "scan_memory_limit_mib"),
         (NODE + "slots = true\n" + CLIENT, "slots"),
         (CLIENT, "name"),
         ("[nodes]\n" + CLIENT, "unknown section"),
