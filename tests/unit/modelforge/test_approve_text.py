@@ -17,7 +17,7 @@ from modelforge.cli import approve, boundary, main
 from modelforge.cli.approve import approvals_text
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-HEX, OTHER = "ab" * 32, "cd" * 32
+HEX, OTHER = "ab" * 6 + "12" * 26, "cd" * 6 + "34" * 26
 
 
 def approval(**changes: Any) -> Approval:
