@@ -157,7 +157,7 @@ async def test_no_gate_can_be_entered_without_the_one_before_it(
         "UPDATE profiles SET body = '{}'",
         "UPDATE environments SET body = '{}'",
         "UPDATE assessments SET verdict = 'compatible'",
-        "UPDATE approvals SET set_digest = (SELECT max(digest) FROM artifact_sets)",
+        "UPDATE approvals SET set_digest = (SELECT digest FROM artifact_sets WHERE digest != set_digest)",
         "UPDATE approvals SET reason = 'better words'",
         "UPDATE approvals SET approved_by = 'eve'",
         "DELETE FROM approvals",
