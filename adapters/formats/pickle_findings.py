@@ -9,6 +9,7 @@ from adapters.formats.pickle_source import Unreadable
 from adapters.formats.pickle_values import OTHER, Name
 
 MAX_INSTRUCTIONS: Final = 2_000_000
+MAX_READ_BYTES: Final = 512 * 1024 * 1024
 MAX_IMPORTS: Final = 256
 _MAX_NAME_CHARS: Final = 200
 _MAX_KEPT_CHARS: Final = 4 * 1024 * 1024
@@ -20,6 +21,12 @@ class Budget:
     def __init__(self) -> None:
         self.instructions = MAX_INSTRUCTIONS
         self.kept_chars = _MAX_KEPT_CHARS
+        self.read_bytes = MAX_READ_BYTES
+
+    @property
+    def spent(self) -> bool:
+        """Is there nothing left for another pickle?"""
+        return self.instructions < 0 or self.read_bytes < 0
 
     def spend(self) -> None:
         """One instruction.
@@ -30,6 +37,16 @@ class Budget:
         self.instructions -= 1
         if self.instructions < 0:
             raise Unreadable(f"it has more than {MAX_INSTRUCTIONS} instructions")
+
+    def reads(self, size: int) -> None:
+        """`size` bytes of the file; what is passed over does not count.
+
+        Raises:
+            Unreadable: there were too many.
+        """
+        self.read_bytes -= size
+        if self.read_bytes < 0:
+            raise Unreadable(f"more than {MAX_READ_BYTES} bytes of it are instructions and short values")
 
     def text(self, text: str) -> Any:
         """`text` as it is kept: exactly when it may be part of a name and there is room."""

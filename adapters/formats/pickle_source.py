@@ -6,11 +6,13 @@ must be there, so that a claim of gigabytes in a file of fifty bytes ends at onc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import BinaryIO, Final
 
-MAX_ARGUMENT_BYTES: Final = 64 * 1024
+MAX_ARGUMENT_BYTES: Final = 8 * 1024
 MAX_LINE_BYTES: Final = 1024 * 1024
-_CHUNK_BYTES: Final = 64 * 1024
+# Small, because most of it is thrown away where a tensor is passed over.
+_CHUNK_BYTES: Final = 8 * 1024
 
 
 class Unreadable(Exception):  # noqa: N818 -- a finding about a foreign file, not an error of the product
@@ -37,8 +39,10 @@ class Source:
             them that no unpickler undoes.
     """
 
-    def __init__(self, file: BinaryIO, size_bytes: int) -> None:
+    def __init__(self, file: BinaryIO, size_bytes: int, on_read: Callable[[int], None] | None = None) -> None:
+        """`on_read` is told how many bytes were really read, and raises `Unreadable` when they are too many."""
         self._file = file
+        self._on_read = on_read
         self._buffer = b""
         self._at = 0
         self.left = size_bytes
@@ -79,7 +83,7 @@ class Source:
                 raise Unreadable("it ends inside a line")
             if have > MAX_LINE_BYTES:
                 raise Unreadable(f"a line is longer than {MAX_LINE_BYTES} bytes")
-            self._fill(have + 1)
+            self._fill(max(have * 2, 1))
             end = self._buffer.find(b"\n", self._at + have)
         line = self._buffer[self._at : end + 1]
         self.left -= len(line)
@@ -104,9 +108,12 @@ class Source:
         self.left -= size
 
     def _fill(self, size: int) -> None:
-        """Have at least `size` bytes in the buffer; they are known to be left."""
+        """Have at least `size` bytes in the buffer, or all that are left."""
         kept = self._buffer[self._at :]
+        size = min(size, self.left)
         more = self._file.read(min(max(size - len(kept), _CHUNK_BYTES), self.left - len(kept)))
+        if self._on_read is not None:
+            self._on_read(len(more))
         if len(kept) + len(more) < size:
             raise Unreadable("the file is shorter than it was")
         self._buffer, self._at = kept + more, 0

@@ -100,7 +100,7 @@ def _read(path: str, member: str, file: BinaryIO, size_bytes: int, budget: Budge
     findings = Findings()
     problem: str | None = None
     try:
-        _read_streams(Source(file, size_bytes), findings, budget)
+        _read_streams(Source(file, size_bytes, budget.reads), findings, budget)
     except Unreadable as error:
         problem = str(error)
     except (ValueError, OverflowError, IndexError) as error:
@@ -171,7 +171,7 @@ def _named_entry(path: str, container: Container, entry: Entry, budget: Budget) 
 
 def _other_entry(path: str, container: Container, entry: Entry, budget: Budget) -> PickleFacts | None:
     """The facts of an entry whose name says nothing, when it is a pickle with code all the same; `None` otherwise."""
-    if budget.instructions < 0:
+    if budget.spent:
         raise Unreadable("there is too much before it that looks like a pickle")
     file, size = container.open(entry)
     begin = 0

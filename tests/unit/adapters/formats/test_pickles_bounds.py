@@ -109,6 +109,17 @@ def test_the_number_of_instructions_is_bounded_for_all_pickles_of_a_file(monkeyp
     assert [found.verdict for found in several] == ["unreadable", "unreadable", "plain"]
 
 
+def test_the_bytes_that_are_read_are_bounded_and_what_is_passed_over_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pickle_findings, "MAX_READ_BYTES", 100_000)
+    lines, tensors = b"V" + b"x" * 5_000 + b"\n0", b"\x8e" + struct.pack("<Q", 1_000_000) + bytes(1_000_000) + b"0"
+
+    assert facts(lines * 10 + b"N.")[0].verdict == "plain"
+    assert facts(lines * 30 + b"N.")[0].reason == "more than 100000 bytes of it are instructions and short values"
+    assert facts(tensors * 3 + b"N.")[0].verdict == "plain"
+
+
 def test_strings_are_kept_only_as_far_as_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """What no longer fits cannot be told, and what cannot be told is code; listed words always fit."""
     monkeypatch.setattr(pickle_findings, "_MAX_KEPT_CHARS", 10)
