@@ -7,11 +7,14 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.formats import documents
 from adapters.formats.documents import DocumentProblem, parse_json, pruned
+
+# For one example, on a machine that does other things too.
+BOUNDED = settings(deadline=2_000)
 
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -62,17 +65,20 @@ def test_a_text_without_an_end_is_refused_in_one_pass() -> None:
         parse_json(data)
 
 
+@BOUNDED
 @given(_VALUES)
 def test_what_json_can_say_is_read_as_json_reads_it(value: Any) -> None:
     assert parse_json(json.dumps(value).encode()) == value
 
 
+@BOUNDED
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_document_or_a_problem(data: bytes) -> None:
     with suppress(DocumentProblem):
         parse_json(data)
 
 
+@BOUNDED
 @given(_VALUES)
 def test_what_is_kept_is_bounded_and_clean(value: Any) -> None:
     text = json.dumps(pruned(value))

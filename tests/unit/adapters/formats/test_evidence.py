@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.formats import evidence as module
@@ -17,6 +17,9 @@ from adapters.formats.evidence import EvidenceCollector, Opinions, no_opinions, 
 from bus.codec import encode
 from bus.messages.artifacts import FileFormat, Opinion, PickleFacts, SetEvidence, WeightFacts
 from tests.support import model_files as files
+
+# For one example, on a machine that does other things too.
+BOUNDED = settings(deadline=2_000)
 
 TENSORS = files.bert_tensors()
 
@@ -128,6 +131,7 @@ def test_weights_are_what_their_bytes_say_whatever_their_name(path: str, data: b
     assert (facts.format, facts.problem) == (format_, None)
 
 
+@pytest.mark.req("A4")
 @pytest.mark.parametrize("path", ["model.safetensors", "config.json", "README.md", "a.bin"])
 @pytest.mark.parametrize(
     "data", [files.EVIL_PICKLE, files.EVIL_PICKLE_0, files.torch_zip(files.EVIL_PICKLE)], ids=["2", "0", "zip"]
@@ -175,6 +179,7 @@ def test_opinions_are_asked_about_pickles_only_with_the_file_at_its_beginning() 
     assert [(one.tool, one.verdict) for one in evidence.pickles[0].opinions] == [("other", "dangerous")]
 
 
+@pytest.mark.req("A9")
 def test_shards_are_compared_with_their_index() -> None:
     rest = dict(list(TENSORS.items())[5:])
     good = collect(shards(rest)).documents["m.safetensors.index.json"]
@@ -321,6 +326,7 @@ SAMPLES = st.sampled_from(
 )
 
 
+@BOUNDED
 @given(NAMES, SAMPLES | st.binary(max_size=200), st.lists(st.tuples(st.integers(0, 999), st.integers(0, 255))))
 def test_no_bytes_under_no_name_break_the_collector(path: str, data: bytes, changes: list[tuple[int, int]]) -> None:
     changed = bytearray(data)

@@ -8,7 +8,7 @@ import struct
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.formats import gguf, gguf_reader
@@ -16,6 +16,9 @@ from adapters.formats.documents import DocumentProblem
 from bus.messages.artifacts import WeightFacts
 from tests.support import model_files
 from tests.support.model_files import llama_gguf
+
+# For one example, on a machine that does other things too.
+BOUNDED = settings(deadline=2_000)
 
 HEAD = struct.Struct("<4sIQQ")
 
@@ -61,6 +64,7 @@ def test_a_header_gives_what_an_operator_asks() -> None:
     }
 
 
+@pytest.mark.req("A10")
 @pytest.mark.parametrize(("number", "name"), [(0, "F32"), (1, "F16"), (7, "Q8_0"), (15, "Q4_K_M"), (1024 + 18, "Q6_K")])
 def test_the_quantization_has_the_name_that_people_use(number: int, name: str) -> None:
     assert facts_of(llama_gguf(file_type=number)).metadata["quantization"] == name
@@ -194,6 +198,7 @@ def test_a_file_that_shrinks_meanwhile_is_a_problem() -> None:
         gguf.read_header(io.BytesIO(llama_gguf()[:40]), 4_000)
 
 
+@BOUNDED
 @given(st.binary(max_size=300))
 def test_no_bytes_break_the_reader(data: bytes) -> None:
     for candidate in (data, header(count=1) + data, header(tensors=1, count=0) + data):
@@ -201,6 +206,7 @@ def test_no_bytes_break_the_reader(data: bytes) -> None:
             facts_of(candidate)
 
 
+@BOUNDED
 @given(st.data())
 def test_a_changed_file_is_facts_or_a_problem(data: st.DataObject) -> None:
     file = bytearray(llama_gguf(split__count=2, tokenizer__ggml__scores=[0.5, 1.5]))

@@ -8,7 +8,7 @@ import struct
 import zipfile
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.formats import pickle_head, zips
@@ -17,6 +17,9 @@ from adapters.formats.sniff import HEAD_BYTES, sniff, sniff_file
 from bus.messages.artifacts import FileFormat
 from tests.support import model_files as files
 from tests.support import repo
+
+# For one example, on a machine that does other things too.
+BOUNDED = settings(deadline=2_000)
 
 LONG_TEXT = "die Würde des Menschen ist unantastbar\n".encode() * 200
 OLD_TAR = bytearray(files.tar_file({"a": b"b"}))
@@ -194,11 +197,13 @@ def test_a_large_directory_in_a_large_file_is_not_read() -> None:
         zips.entry_names(io.BytesIO(whole), len(whole))
 
 
+@BOUNDED
 @given(st.binary(max_size=600), st.integers(0, 10_000))
 def test_any_bytes_have_a_format(data: bytes, more: int) -> None:
     assert sniff(data, len(data) + more) in FileFormat
 
 
+@BOUNDED
 @given(st.sampled_from([data for _, data in SAMPLES if data]), st.data())
 def test_a_changed_file_has_a_format(data: bytes, draw: st.DataObject) -> None:
     changed = bytearray(data)
@@ -208,6 +213,7 @@ def test_a_changed_file_has_a_format(data: bytes, draw: st.DataObject) -> None:
     assert sniff_file(io.BytesIO(cut), len(cut))[0] in FileFormat
 
 
+@BOUNDED
 @given(st.text(alphabet=st.characters(categories=["L", "N", "P", "Zs"]), min_size=1, max_size=300))
 def test_words_are_never_taken_for_a_model(text: str) -> None:
     data = text.encode()

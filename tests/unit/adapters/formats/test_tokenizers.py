@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.formats.tokenizers import MAX_TOKENIZER_BYTES, reduced_tokenizer
+
+# For one example, on a machine that does other things too.
+BOUNDED = settings(deadline=2_000)
 
 
 def test_entries_are_counted() -> None:
@@ -70,6 +73,7 @@ def test_a_vocabulary_larger_than_any_is_not_made_into_objects(vocabulary: bytes
     assert reduced_tokenizer(data) == {"problem": "its vocabulary is larger than any that is known"}
 
 
+@BOUNDED
 @given(st.binary(max_size=200))
 def test_any_bytes_are_reduced(data: bytes) -> None:
     assert "problem" in reduced_tokenizer(data)
