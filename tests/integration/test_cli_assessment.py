@@ -158,7 +158,7 @@ def keys(folder: Path) -> tuple[Path, Path]:
     return private, public
 
 
-@pytest.mark.req("A3")
+@pytest.mark.req("A4")
 def test_a_quarantined_file_blocks_until_its_set_is_approved_for_it(live: Live) -> None:
     live.copy("held")
     digest = live.scan("held")

@@ -22,6 +22,7 @@ from tests.support.assessments import DECLARED, DIGEST, PROOF, assessment, earli
 INSPECTED = Declared(adapter="vllm", version="1", executable=False, inspect_only=True)
 
 
+@pytest.mark.req("A2")
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

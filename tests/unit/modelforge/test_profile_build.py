@@ -186,7 +186,6 @@ PROFILES = st.builds(
 )
 
 
-@pytest.mark.req("G1")
 @given(PROFILES)
 def test_what_is_written_is_the_same_profile_when_it_is_read(one: RuntimeProfile) -> None:
     written = profile_toml(one)

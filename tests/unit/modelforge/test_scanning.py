@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
 import json
@@ -11,11 +12,12 @@ from typing import Any
 
 import pytest
 
+from bus import verbs
 from bus.errors import ErrorCode, Failure, ModelForgeError
 from bus.messages.artifacts import ArtifactSet, BlobRef, Quarantine, ScanProgress, ScanView
 from bus.messages.blobs import MAX_BLOB_BYTES, MAX_CHUNK_BYTES, BlobPut, BlobState
 from bus.states import JobState
-from modelforge.cli import boundary, main, uploads
+from modelforge.cli import artifact, boundary, main, uploads
 from modelforge.cli import patience as patience_module
 from modelforge.cli.output import Progress
 from modelforge.cli.scanning import Gauge, read_expected, scan_card, scan_error, scan_record, send_expected
@@ -203,3 +205,28 @@ def test_a_mismatch_names_what_the_signature_leaves_out() -> None:
     assert "leaves out .gitattributes" in error.hint
     assert "leaves out" not in scan_error(failure, None).hint
     assert "leaves out" not in scan_error(Failure(code="NODE_FAULT", message="m"), signed).hint
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_what_was_asked_for_is_what_is_sent(
+    fresh: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "SHA256SUMS"
+    file.write_text(f"{HEX}  a\n")
+    store, requests = Store(), []
+
+    class Answering:
+        async def call(self, verb: verbs.Verb[Any, Any], request: Any) -> object:
+            if verb is verbs.BLOBS_PUT:
+                return await store.call(verb, request)
+            requests.append(request)
+            return view(state=JobState.QUEUED)
+
+    monkeypatch.setenv("MODELFORGE_STATE", str(tmp_path))
+    monkeypatch.setattr(artifact, "with_operator", lambda _, work: asyncio.run(work(Answering())))
+    arguments = ["m", "--node", "n", "--no-wait", "--expect", str(file), "--request-id", "r"]
+    assert boundary.run(main.call, ["artifact", "scan", *arguments, *(["--fresh"] if fresh else [])]) == 0
+    (request,) = requests
+    assert (request.node, request.path, request.request_id, request.fresh) == ("n", "m", "r", fresh)
+    assert request.expected.blob.sha256 == hashlib.sha256(store.held).hexdigest()
+    assert "next: modelforge artifact scan-show scn-1" in capsys.readouterr().err
