@@ -123,3 +123,9 @@ def test_a_row_demands_only_codes_of_the_closed_list() -> None:
     }
 
     assert named - CODES == set()
+
+
+def test_every_code_of_the_closed_list_has_a_row_that_needs_it() -> None:
+    needed = {code for rows in ROWS.values() for row in rows for code in row.blockers + row.one_of + row.codes}
+
+    assert CODES - needed == set()

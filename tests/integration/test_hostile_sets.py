@@ -90,10 +90,10 @@ async def prepared(operator: Operator) -> None:
     await operator.call(verbs.PROFILES_CREATE, api.ProfileRequest(profile=RuntimeProfile(name="row")))
 
 
-HALVES = [sorted(hostile.FOLDERS)[half::3] for half in range(3)]
+THIRDS = [sorted(hostile.FOLDERS)[third::3] for third in range(3)]
 
 
-@pytest.mark.parametrize("names", HALVES, ids=["a", "b", "c"])
+@pytest.mark.parametrize("names", THIRDS, ids=["a", "b", "c"])
 async def test_a_hostile_folder_ends_in_a_code_or_in_a_blocked_assessment(
     names: list[str], root: Path, tmp_path: Path
 ) -> None:

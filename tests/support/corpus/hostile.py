@@ -15,7 +15,8 @@ from typing import Final
 from tests.support.corpus import folders, raw
 from tests.support.corpus.row import write
 
-GIB: Final = 1024**3
+MIB: Final = 1024**2
+GIB: Final = 1024 * MIB
 WEIGHTS: Final = folders.WEIGHTS
 Builder = Callable[[Path], None]
 
@@ -54,7 +55,7 @@ def header_beyond_the_file(folder: Path) -> None:
 def header_as_large_as_the_file(folder: Path) -> None:
     """The claim is true, so nothing but a bound of its own keeps a reader from taking it all into memory."""
     _model(folder)
-    _sparse(folder / WEIGHTS, struct.pack("<Q", GIB - 8) + b"{", GIB)
+    _sparse(folder / WEIGHTS, struct.pack("<Q", GIB // 2 - 8) + b"{", GIB // 2)
 
 
 def many_tensors(folder: Path) -> None:
@@ -84,9 +85,10 @@ def zip_bomb(folder: Path) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         with archive.open("archive/data.pkl", "w", force_zip64=True) as entry:
-            entry.write(b"\x80\x02")
-            for _ in range(512):
-                entry.write(b"N0" * (512 * 1024))
+            entry.write(b"\x80\x03B" + struct.pack("<I", 256 * MIB))
+            for _ in range(256):
+                entry.write(bytes(MIB))
+            entry.write(b".")
         archive.writestr("archive/version", b"3\n")
     (folder / "pytorch_model.bin").write_bytes(buffer.getvalue())
 

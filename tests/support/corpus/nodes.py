@@ -61,6 +61,10 @@ STATE: Final = (
     _declares("without the format", "FORMAT_NOT_DECLARED", formats=("gguf",)),
     _declares("without the model type", "MODEL_TYPE_NOT_DECLARED", model_types=("mpnet",)),
     _node("without the package", {"environment": machines.environment(transformers=None)}, "PACKAGE_MISSING"),
+    # With another build of torchvision the libraries cannot even be imported.
+    _node("with packages that do not fit", {"environment": machines.environment(torchvision="0.28.0")}, "PACKAGE_MISMATCH"),
+    _node("with packages that fit", {"environment": machines.environment(torchvision="0.28.0+cpu")},
+          absent=("PACKAGE_MISMATCH",)),
     _node("with an adapter of no name we know", {}, one_of=("NO_INSPECTOR", "ADAPTER_NOT_DECLARED"),
           profile={"adapter": "frobnicator"}),
     _node("whose child may not have so much", {}, "MEMORY_EXCEEDS_LIMIT", profile={"memory_limit_mib": 16}),

@@ -88,6 +88,10 @@ PICKLES: Final = (
          released_by="approval-1", absent=("MEMBER_QUARANTINED",)),
     _one("beside joblib", {"classifier.joblib": raw.joblib_pickle()}, "MEMBER_QUARANTINED", codes=("PICKLE_CODE",)),
     _one("as a pickle that ends early", {**_NONE, _BIN: raw.tensor_pickle()[:-6]}, one_of=("PICKLE_UNREADABLE", "PICKLE_NOT_LOADED"), codes=("PICKLE_UNREADABLE",)),
+    # It is not loaded, but neither is a truncated Safetensors file beside the weights: no member may be corrupt.
+    _one("beside a pickle that ends early", {_BIN: raw.tensor_pickle()[:-6]}, "PICKLE_UNREADABLE"),
+    _one("beside Safetensors that end early", {"other.safetensors": _GOOD[:-9]}, "WEIGHTS_CORRUPT"),
+    _one("beside a download that is not finished", {"model.safetensors.incomplete": _GOOD[:99]}, "WEIGHTS_CORRUPT", codes=("PARTIAL_DOWNLOAD",)),
     _one("as a torch file that ends early", {**_NONE, _BIN: raw.torch_zip()[:-30]},
          one_of=("PICKLE_UNREADABLE", "PICKLE_NOT_LOADED", "WEIGHTS_CORRUPT"), codes=("PICKLE_UNREADABLE",)),
     _one("as a pickle that is a pointer", {**_NONE, _BIN: raw.LFS_POINTER}, "NO_WEIGHTS", codes=("LFS_POINTER",)),
