@@ -15,10 +15,11 @@ from bus.messages.gates import Assessment
 from bus.messages.inventory import NodeInventory
 from bus.states import ProbeState
 from controller.gates import candidates as candidate_gate
-from controller.store import assessments
+from controller.store import assessments, sets
 from tests.support.gates import counts, refused
 from tests.support.ledger import (
     NODE,
+    PATH,
     WHOLE_RUN,
     Lab,
     environment,
@@ -85,6 +86,14 @@ async def with_quarantined_bytes(lab: Lab) -> None:
     await lab.queue((await lab.assess(assessment.set_digest)).id)
 
 
+async def with_a_corrupt_place(lab: Lab) -> None:
+    """A later read of the only place found other bytes than the set's."""
+    assessment = await lab.ready()
+    found = {"file": "model.safetensors", "problem": "other bytes", "found_by": "prb-0000000000"}
+    await lab.store.write(lambda tx: sets.corrupt(tx, NODE, PATH, **found))
+    await lab.queue((await lab.assess(assessment.set_digest)).id)
+
+
 async def without_an_approval(lab: Lab) -> None:
     await lab.hello()
     await lab.profile()
@@ -124,6 +133,7 @@ SKIPS: dict[str, tuple[Callable[[Lab], Awaitable[None]], ErrorCode]] = {
     "assessment": (without_an_assessment, ErrorCode.UNKNOWN_ID),
     "current assessment": (with_a_stale_assessment, ErrorCode.ASSESSMENT_STALE),
     "compatibility": (with_a_blocked_assessment, ErrorCode.ASSESSMENT_BLOCKED),
+    "integrity": (with_a_corrupt_place, ErrorCode.ASSESSMENT_BLOCKED),
     "quarantine": (with_quarantined_bytes, ErrorCode.ASSESSMENT_BLOCKED),
     "approval": (without_an_approval, ErrorCode.NOT_APPROVED),
     "approval of this set": (with_an_approval_of_another_set, ErrorCode.NOT_APPROVED),

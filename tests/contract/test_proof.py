@@ -12,6 +12,7 @@ from bus.messages import api
 from bus.messages.evidence import MemorySource, MemorySummary, ProbeEvidence, Timings
 from bus.messages.gates import Assessment, Proof
 from bus.states import ProbeEvent
+from controller.store import probes
 from tests.support.gates import counts
 from tests.support.ledger import WHOLE_RUN, Lab, environment, hardware, inventory, open_lab, with_adapter
 from tests.support.proven import proven_evidence
@@ -115,6 +116,10 @@ async def test_a_second_assessment_of_the_same_facts_is_proven_at_once(tmp_path:
         assert again.proof.probe_id == probe_id
         other = await lab.profile(name="other", batch_size=2)
         assert (await lab.assess(assessment.set_digest, other.id)).proof is None, "another profile is another question"
+        listed = (await lab.call("assessments.list", api.AssessmentsRequest())).assessments
+        assert [one.proof is not None for one in listed] == [False, True, True], "each has its own"
+        strange = "sha256:" + "0" * 64
+        assert await lab.store.read(lambda tx: probes.proofs(tx, {strange})) == {}
         copy = await lab.scan({"model.safetensors": b"", "config.json": b"{}"}, path="elsewhere")
         assert (await lab.assess(copy)).proof is None, "so is another set"
 
