@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +14,7 @@ MAX_TOKENIZER_BYTES: Final = 32 * 1024 * 1024
 # The largest vocabulary has 260,000 entries, of two values each where it is a list.
 MAX_VOCABULARY_COMMAS: Final = 1_000_000
 _MAX_TYPE_CHARS: Final = 64
+_PIECE_BYTES: Final = 1024 * 1024
 _NOTHING: Final = msgspec.Raw(b"[]")
 
 
@@ -33,6 +35,7 @@ class _Tokenizer(msgspec.Struct):
 def reduced_tokenizer(data: bytes) -> dict[str, Any]:
     """`model_type`, `vocab_size` and `added_tokens` (how many); only `problem` when it is no tokenizer."""
     try:
+        _check_utf_8(data)
         tokenizer = msgspec.json.decode(data, type=_Tokenizer)
         model_type = tokenizer.model.type
         return {
@@ -46,6 +49,14 @@ def reduced_tokenizer(data: bytes) -> dict[str, Any]:
         return {"problem": str(problem)}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {"problem": "it is not valid UTF-8 JSON"}
+
+
+def _check_utf_8(data: bytes) -> None:
+    """What the decoder passes over it does not check. Piece by piece: the whole text would be four times as large."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for begin in range(0, len(data), _PIECE_BYTES):
+        decoder.decode(data[begin : begin + _PIECE_BYTES])
+    decoder.decode(b"", final=True)
 
 
 def _count(part: msgspec.Raw) -> int:

@@ -33,6 +33,11 @@ def test_a_unigram_vocabulary_is_a_list() -> None:
     assert reduced_tokenizer(data)["vocab_size"] == 3
 
 
+def test_a_letter_may_lie_across_two_pieces() -> None:
+    data = b'{"model": {}, "x": "' + b"a" * (2**20 - 21) + "\u20ac".encode() + b'"}'
+    assert reduced_tokenizer(data)["vocab_size"] == 0
+
+
 def test_the_kind_may_be_absent_and_is_cleaned() -> None:
     assert reduced_tokenizer(b'{"model": {"vocab": {}}}')["model_type"] is None
     assert reduced_tokenizer(b'{"model": {"type": "\\u001b[31mBPE"}}')["model_type"] == "BPE"
@@ -51,6 +56,9 @@ def test_the_kind_may_be_absent_and_is_cleaned() -> None:
         (b'{"model": {"vocab": {"a": 0', "not valid"),
         (b"{broken", "not valid"),
         (b'{"model": {"type": "\xff"}}', "not valid"),
+        (b'{"model": {}, "n\xefame": 1}', "not valid"),
+        (b'{"model": {}, "x": ["\xef"]}', "not valid"),
+        (b'{"model": {}, "x": "' + b"a" * (2**20 - 21) + "\u20ac".encode()[:2] + b'"}', "not valid"),
         (b'{"model": {}, "x": ' + b"[" * 1_000_000, "not valid"),
         (b'{"model": {"vocab": ' + b'{"a":' * 1_000_000, "not valid"),
     ],
