@@ -38,7 +38,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     cls=LazyGroup,
     entries=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 not reachable, 4 refused, "
+    epilog="Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 not reachable, 4 refused or blocked, "
     "5 not found, 124 wait is over, 130 interrupted.",
 )
 @click.version_option(package_name="modelforge", message="%(prog)s %(version)s")
