@@ -365,4 +365,8 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "A file bears the name of a download that was not finished.",
         "Finish the download or remove the file, then scan and assess the new set.",
     ),
+    "WEIGHTS_INCOMPLETE": (
+        "The weights hold fewer parameters than the configuration promises; a runtime would invent the others.",
+        "Take config.json and the weights from one and the same model.",
+    ),
 }

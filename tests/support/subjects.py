@@ -31,6 +31,8 @@ PACKAGES = {
     "gptqmodel": "6.0.0",
     "optimum": "3.0.0",
 }
+# As many parameters as the largest of these configurations promises.
+WHOLE = 1_400
 ENCODER = {
     "model_type": "bert", "architectures": ["BertModel"], "hidden_size": 8, "num_attention_heads": 2,
     "num_hidden_layers": 2, "intermediate_size": 16, "max_position_embeddings": 512, "vocab_size": 2,
@@ -86,7 +88,7 @@ def transformers_files(config: Mapping[str, Any] = ENCODER, /, **changes: bytes 
     files = {
         "config.json": doc(config),
         "generation_config.json": doc({"eos_token_id": 0}),
-        "model.safetensors": safetensors_bytes(),
+        "model.safetensors": safetensors_bytes(WHOLE),
         "tokenizer.json": TOKENIZER,
         "tokenizer_config.json": doc({"tokenizer_class": "BertTokenizer"}),
     }

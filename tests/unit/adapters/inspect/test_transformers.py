@@ -18,6 +18,7 @@ from tests.support.subjects import (
     SIGLIP,
     TROCR,
     WHISPER,
+    WHOLE,
     WRITER,
     blockers,
     codes,
@@ -37,8 +38,8 @@ INDEX = "model.safetensors.index.json"
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 SHARDS = {
     "model.safetensors": None,
-    FIRST: safetensors_bytes(),
-    SECOND: safetensors_bytes(name="v"),
+    FIRST: safetensors_bytes(WHOLE // 2),
+    SECOND: safetensors_bytes(WHOLE // 2, name="v"),
     INDEX: doc({"weight_map": {"w": FIRST, "v": SECOND}}),
 }
 
@@ -339,3 +340,26 @@ def test_the_sizes_of_images_must_agree(
     profile = {**READING, "preprocessing": Preprocessing(image_size_px=wanted)}
     found = [item.severity for item in inspect(subject(files, profile)).findings if item.code == "IMAGE_SIZE_MISMATCH"]
     assert found == ([] if severity is None else [severity])
+
+
+@pytest.mark.req("A3")
+@pytest.mark.parametrize(
+    ("config", "held", "expected"),
+    [
+        (ENCODER, 2 * (4 * 64 + 2 * 128) + 16, []),
+        (ENCODER, (4 * 64 + 2 * 128) + 16, ["WEIGHTS_INCOMPLETE"]),
+        (WRITER, 3 * (2 * 8 * 2 * 6 + 2 * 128) + 16, []),
+        (WRITER, 2 * (2 * 8 * 2 * 6 + 2 * 128) + 16, ["WEIGHTS_INCOMPLETE"]),
+        ({**ENCODER, "model_type": "t5"}, 8, []),
+        ({**ENCODER, "intermediate_size": None}, 8, []),
+        ({**ENCODER, "quantization_config": {"quant_method": "gptq"}}, 8, []),
+    ],
+)
+def test_weights_that_lack_layers_of_the_configuration_are_incomplete(
+    config: dict[str, Any], held: int, expected: list[str]
+) -> None:
+    files = transformers_files(config, **{"model.safetensors": safetensors_bytes(held)})
+    inspection = inspect(subject(files, {"task": "text_generation" if config is WRITER else "embedding"}))
+    found = [item for item in inspection.findings if item.code == "WEIGHTS_INCOMPLETE"]
+    assert [item.code for item in found] == expected
+    assert {item.severity for item in found} <= {"warning"}
