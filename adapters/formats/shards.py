@@ -90,7 +90,8 @@ class ShardBook:
                 return f"{_shown(shard)} lacks {_counted(lacking)} that the index places there"
             rest.difference_update(map(hash, names))
             if rest:
-                return f"{_shown(shard)} holds {len(rest)} tensors that the index does not place there"
+                many = "a tensor" if len(rest) == 1 else f"{len(rest)} tensors"
+                return f"{_shown(shard)} holds {many} that the index does not place there"
         return None
 
     def _has_room(self, count: int) -> bool:

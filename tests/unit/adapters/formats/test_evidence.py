@@ -189,7 +189,7 @@ def test_shards_are_compared_with_their_index() -> None:
     assert lacking["mismatch"].startswith("m-2.safetensors lacks the tensor encoder.layer")
 
     surplus = collect(shards({**rest, "more": ("F32", (1,))})).documents["m.safetensors.index.json"]
-    assert surplus["mismatch"] == "m-2.safetensors holds 1 tensors that the index does not place there"
+    assert surplus["mismatch"] == "m-2.safetensors holds a tensor that the index does not place there"
 
 
 def test_an_index_of_pickles_names_its_files_and_no_more() -> None:

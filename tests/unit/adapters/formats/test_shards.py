@@ -30,7 +30,7 @@ def test_shards_that_hold_what_the_index_says_are_no_mismatch() -> None:
     [
         ({"model-1.safetensors": ["a"], "model-2.safetensors": ["c"]}, "model-1.safetensors lacks the tensor b that"),
         ({"model-1.safetensors": [], "model-2.safetensors": ["c"]}, "lacks 2 tensors, such as a, that the index"),
-        ({"model-1.safetensors": ["a", "b"], "model-2.safetensors": ["c", "d"]}, "holds 1 tensors that the index does"),
+        ({"model-1.safetensors": ["a", "b"], "model-2.safetensors": ["c", "d"]}, "holds a tensor that the index does"),
         ({"model-1.safetensors": ["a", "c"], "model-2.safetensors": ["b"]}, "lacks the tensor b"),
     ],
 )
