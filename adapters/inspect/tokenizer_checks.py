@@ -76,12 +76,15 @@ def _whole_findings(subject: Subject, path: str, config: dict[str, Any]) -> Iter
     has, wanted = kept.get("vocab_size"), text_part(config).get("vocab_size")
     if type(has) is not int or type(wanted) is not int or wanted <= 0:
         return
+    added = kept.get("added_tokens")
+    # An added token may be one of the vocabulary or stand beside it: so many they are at the most.
+    most = has + (added if type(added) is int else 0)
     source = f"{path}; config.json: vocab_size"
     if has > wanted:
         message = f"the tokenizer knows {has} tokens, the model {wanted}: some would have no vector"
         yield finding(Code.TOKENIZER_MISMATCH, "warning", message, source)
-    elif has * _TINY < wanted:
-        message = f"the tokenizer knows {has} tokens of the model's {wanted}: most words would be unknown to it"
+    elif most * _TINY < wanted:
+        message = f"the tokenizer knows {most} tokens of the model's {wanted}: most words would be unknown to it"
         yield finding(Code.TOKENIZER_MISMATCH, "warning", message, source)
 
 

@@ -136,6 +136,15 @@ def test_a_tokenizer_of_another_size_than_the_model_is_doubted(size: int, said: 
     assert said is None or said in found[0].message
 
 
+def test_tokens_that_were_added_count_for_a_tokenizers_size() -> None:
+    model = {"type": "BPE", "vocab": {"a": 0, "b": 1}}
+    added = [{"id": number, "content": f"<{number}>"} for number in range(2, 9)]
+    wanted = {**ENCODER, "vocab_size": 9}
+    for tokens, expected in ((added, False), ([], True)):
+        files = transformers_files(wanted, **{"tokenizer.json": doc({"model": model, "added_tokens": tokens})})
+        assert ("TOKENIZER_MISMATCH" in codes(inspect(subject(files)))) is expected
+
+
 @pytest.mark.req("A9")
 def test_positions_behind_the_padding_are_not_counted() -> None:
     roberta = {**ENCODER, "model_type": "roberta", "architectures": ["RobertaModel"], "max_position_embeddings": 514}
