@@ -103,7 +103,7 @@ def holder(tx: Tx, node: str, boot_id: str, lease_id: str, token: str) -> JobSna
     if code is None and boots.is_dead(tx, node, boot_id):
         code = ErrorCode.BOOT_SUPERSEDED
     job = None if lease is None else jobs.find(tx, lease.job_id)
-    if code is None and job is not None and not job.terminal:
+    if code is None and job is not None:
         return job
     over = code in {None, ErrorCode.LEASE_FENCED}
     message = "the lease is over" if over else "this is not the holder of the lease"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -12,6 +12,8 @@ from bus.settings import Settings
 
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
+MAX_SCAN_FILES: Final = 100_000
+Files = Annotated[int, msgspec.Meta(ge=1, le=MAX_SCAN_FILES)]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
 
@@ -57,7 +59,7 @@ class ControllerSettings(Settings, frozen=True, kw_only=True):
     sweep_interval_s: Seconds = 1.0
     prove_wait_s: Seconds = 2.0
     max_attempts: Count = 3
-    scan_max_files: Count = 20_000
+    scan_max_files: Files = 20_000
     blob_caller_mib: Count = 128
     blob_total_mib: Count = 1_024
     blob_keep_s: Seconds = 21_600.0

@@ -18,7 +18,7 @@ from bus.text import clean_line
 from controller.gates import expectations, quarantine, work
 from controller.gates.caller import actor_of, request_key
 from controller.gates.expectations import Expected
-from controller.settings import ControllerSettings
+from controller.settings import MAX_SCAN_FILES, ControllerSettings
 from controller.store import nodes, scans, sets
 from controller.store.tx import Tx
 
@@ -192,8 +192,10 @@ def check_manifest(manifest: Manifest) -> None:
         ModelForgeError: EVIDENCE_REFUSED naming the rule.
     """
     paths = [file.path for file in manifest.files]
-    if not paths:
-        raise ModelForgeError(ErrorCode.EVIDENCE_REFUSED, "the manifest names no file")
+    # No setting lets a scan take more: a node that sends more is not read any further.
+    if not 0 < len(paths) <= MAX_SCAN_FILES:
+        message = f"a manifest names 1 to {MAX_SCAN_FILES} files, not {len(paths)}"
+        raise ModelForgeError(ErrorCode.EVIDENCE_REFUSED, message)
     if paths != sorted(set(paths)):
         raise ModelForgeError(ErrorCode.EVIDENCE_REFUSED, "the manifest is not sorted, or names a file twice")
     for path in paths:

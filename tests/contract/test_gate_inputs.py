@@ -6,18 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from adapters.formats.evidence import MAX_EVIDENCE_BYTES
 from adapters.payloads import EMBEDDING_INPUT
 from bus import ids
 from bus.codec import decode
 from bus.digest import canonical_json
-from bus.errors import ErrorCode
+from bus.errors import ErrorCode, ModelForgeError
 from bus.messages import api
-from bus.messages.artifacts import SetEvidence, WeightFacts
+from bus.messages.artifacts import FileEntry, Manifest, SetEvidence, WeightFacts
 from bus.messages.blobs import MAX_INLINE_BYTES
 from bus.messages.jobs import MAX_JOB_BYTES, ProbeJob, ScanJob
 from bus.streams import STREAMS
 from bus.subjects import Caller
 from controller.gates import artifact_sets, work
+from controller.settings import MAX_SCAN_FILES
 from controller.store import sets
 from tests.support.gates import counts, refused
 from tests.support.ledger import (
@@ -90,6 +92,14 @@ async def test_a_scan_names_a_known_node_and_one_form_of_a_path(tmp_path: Path) 
         await refused(lab.call("artifacts.scan", other), ErrorCode.INVALID_ARGUMENT)
 
 
+def test_a_manifest_of_more_files_than_any_scan_takes_is_refused() -> None:
+    one = FileEntry(path="a", size_bytes=1, sha256="0" * 64)
+    with pytest.raises(ModelForgeError) as caught:
+        artifact_sets.check_manifest(Manifest(files=(one,) * (MAX_SCAN_FILES + 1)))
+    assert caught.value.code is ErrorCode.EVIDENCE_REFUSED
+    assert str(MAX_SCAN_FILES) in caught.value.message
+
+
 async def test_a_manifest_that_is_not_canonical_is_refused(tmp_path: Path) -> None:
     async with open_lab(tmp_path) as lab:
         await lab.hello()
@@ -111,7 +121,7 @@ async def test_what_a_node_sends_about_a_set_is_cleaned_and_bounded(tmp_path: Pa
             ),
             notes=("\x1b]0;title\x07note",) * 1_000,
         )
-        huge = SetEvidence(notes=("x" * 1_000_000,))
+        huge = SetEvidence(notes=("x" * MAX_EVIDENCE_BYTES,))
         view = await lab.call("artifacts.scan", api.ScanRequest(node=NODE, path="p", request_id="r"))
         digest = await lab.store.write(lambda tx: artifact_sets.record_scan(tx, view.id, NODE, manifest, evil))
         kept = (await lab.call("artifacts.show", api.ById(id=digest))).evidence

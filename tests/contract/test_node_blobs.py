@@ -77,6 +77,8 @@ async def test_nothing_is_taken_after_the_lease_or_the_job_is_over(tmp_path: Pat
 
         await lab.store.write(stop)
         await refused(node_blobs(lab).put(CALLER, put(scan)), ErrorCode.LEASE_FENCED)
+        trail = (await lab.call("audit.list", api.AuditRequest())).entries
+        assert "payload-refused" not in [entry.what for entry in trail], "who is late reaches for nothing"
 
 
 async def leased_probe(lab: Lab, files: dict[str, bytes]) -> tuple[LeasedScan, str]:
