@@ -24,7 +24,6 @@ from bus.messages.artifacts import FileFormat, Opinion, PickleFacts, SetEvidence
 from bus.text import clean_line
 
 SCANNER: Final = "scan.2"
-INDEX_SUFFIX: Final = ".index.json"
 MAX_INDEX_BYTES: Final = 32 * 1024 * 1024
 MAX_EVIDENCE_BYTES: Final = 8 * 1024 * 1024
 MAX_WEIGHTS: Final = 1_000
