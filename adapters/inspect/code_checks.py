@@ -28,14 +28,12 @@ _MAX_REFERENCES: Final = 32
 
 def code_findings(subject: Subject) -> Iterator[Finding]:
     """Code and adapter weights anywhere in the set: the first is never run, the second misleads every loader."""
-    scripts = sorted(
-        {path for path in subject.paths if path.endswith((".py", ".pyc", ".ipynb"))}
-        | set(subject.of_format(FileFormat.PYTHON))
-    )
+    named = subject.ending_with(".py", ".pyc", ".ipynb")
+    scripts = sorted({*named, *subject.of_format(FileFormat.PYTHON)})
     if scripts:
         yield finding(Code.CODE_IN_SET, "warning", f"never run: {shown(scripts)}", "manifest")
     # In any folder: each module of the set is loaded from its own.
-    adapters = sorted(path for path in subject.paths if path.rpartition("/")[2] == "adapter_config.json")
+    adapters = [path for path in subject.ending_with(".json") if path.rpartition("/")[2] == "adapter_config.json"]
     if adapters:
         message = f"it makes the runtime look for a base model elsewhere: {shown(adapters)}"
         yield finding(Code.ADAPTER_WEIGHTS, "blocker", message, "manifest")

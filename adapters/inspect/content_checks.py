@@ -39,8 +39,8 @@ _HIDDEN_PICKLE: Final = frozenset({_F.PICKLE, _F.TORCH_ZIP})
 _ARCHIVES: Final = (_F.ZIP, _F.TAR, _F.GZIP, _F.BZIP2, _F.XZ, _F.ZSTD, _F.SEVEN_ZIP, _F.RAR)
 _ARCHIVE_BY_DESIGN: Final = (*_PICKLE_NAMES, ".npz")
 # Names that downloads have until they are whole.
-_PARTIAL: Final = (".aria2", ".crdownload", ".download", ".incomplete", ".partial")
-_PART: Final = re.compile(r"\.part\d{0,3}\Z")
+_PARTIAL: Final = frozenset({".aria2", ".crdownload", ".download", ".incomplete", ".partial"})
+_PART: Final = re.compile(r"\.part\d{0,3}")
 _PROGRAMS: Final = (_F.ELF, _F.PE, _F.MACH_O, _F.WASM, _F.SCRIPT)
 
 
@@ -62,7 +62,8 @@ def content_findings(subject: Subject, loads: Loads) -> Iterator[Finding]:
     yield from _pointer_findings(subject, loads)
     yield from _mismatch_findings(subject, loads)
     yield from _stray_findings(subject)
-    partial = sorted(path for path in subject.paths if path.endswith(_PARTIAL) or _PART.search(path))
+    endings = [ending for ending in subject.by_ending if ending in _PARTIAL or _PART.fullmatch(ending)]
+    partial = subject.ending_with(*endings)
     if partial:
         message = f"a download that was not finished: {shown(partial)}"
         yield finding(Code.PARTIAL_DOWNLOAD, "warning", message, "manifest")

@@ -65,6 +65,15 @@ class Subject:
         return {folder: frozenset(names) for folder, names in found.items()}
 
     @cached_property
+    def by_ending(self) -> dict[str, tuple[str, ...]]:
+        """The members by the ending of their names, such as `.json`, sorted; a name without a dot has an empty one."""
+        found: dict[str, list[str]] = {}
+        for path in sorted(self.paths):
+            _, dot, ending = path.rpartition(".")
+            found.setdefault(dot + ending if dot and "/" not in ending else "", []).append(path)
+        return {ending: tuple(paths) for ending, paths in found.items()}
+
+    @cached_property
     def folders(self) -> frozenset[str]:
         """All folders that hold a member, at any depth; the set's own is `.`."""
         found = {ROOT}
@@ -86,8 +95,9 @@ class Subject:
     def by_format(self) -> dict[str, tuple[str, ...]]:
         """The members by what their bytes are (`FileFormat`), sorted by path."""
         found: dict[str, list[str]] = {}
-        for path, format_ in sorted(self.evidence.formats.items()):
-            found.setdefault(format_, []).append(path)
+        formats = self.evidence.formats
+        for path in sorted(formats):
+            found.setdefault(formats[path], []).append(path)
         return {format_: tuple(paths) for format_, paths in found.items()}
 
     @cached_property
@@ -120,6 +130,10 @@ class Subject:
     def format_of(self, path: str) -> str | None:
         """What the bytes of a member are; `None` when the scan did not look."""
         return self.evidence.formats.get(path)
+
+    def ending_with(self, *endings: str) -> list[str]:
+        """The members of these endings of names, sorted."""
+        return sorted(path for ending in endings for path in self.by_ending.get(ending, ()))
 
     def of_format(self, *formats: FileFormat) -> list[str]:
         """The members of these formats, sorted."""

@@ -106,7 +106,7 @@ def format_findings(subject: Subject) -> Iterator[Finding]:
 
 def index_findings(subject: Subject) -> Iterator[Finding]:
     """Every Safetensors index of the set, in any folder: readable, all its files there, and in accord with them."""
-    paths = sorted(path for path in subject.paths if path.endswith(f"{SAFETENSORS}{INDEX_ENDING}"))
+    paths = [path for path in subject.ending_with(".json") if path.endswith(f"{SAFETENSORS}{INDEX_ENDING}")]
     unreadable = [path for path in paths if not read_index(subject, path).readable]
     said = [(f"{path} maps no tensors to files", path) for path in unreadable]
     yield from several(Code.SHARD_INDEX_UNREADABLE, "blocker", said)
