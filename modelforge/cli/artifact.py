@@ -22,6 +22,7 @@ from modelforge.cli.members import read_set
 from modelforge.cli.names import require_digest_or_prefix
 from modelforge.cli.scanning import (
     follow_scan,
+    left_out,
     read_expected,
     scan_card,
     scan_error,
@@ -82,7 +83,7 @@ def scan(  # noqa: PLR0913 -- one argument per option
     """Hash every file of the folder PATH, which is relative to the node's artifact root."""
     wanted = read_expected(sums, signature, public_key)
     if wanted is not None and wanted.ignored:
-        app.out.note(f"the signature says nothing of {', '.join(wanted.ignored)}", "warn")
+        app.out.note(f"the signature says nothing of {left_out(wanted)}", "warn")
 
     async def work(operator: Operator) -> Scanned:
         target = await pick_node(operator, node)

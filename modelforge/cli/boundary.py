@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from bus.text import clean_line
 from modelforge.cli.output import render_json, wants_color
 
 if TYPE_CHECKING:
@@ -122,4 +123,4 @@ def explain(problem: ModelForgeError, *, color: bool = False) -> str:
     head = f"error: {problem.code}: {problem.message}"
     why = f"  why:  {problem.info.meaning}" + (f" ({facts})" if facts else "")
     styled = click.style(head, fg="red", bold=True) if color else head
-    return "\n".join((styled, why, f"  next: {problem.hint}"))
+    return "\n".join((styled, why, f"  next: {clean_line(problem.hint)}"))

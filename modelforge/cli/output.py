@@ -15,6 +15,7 @@ from typing import Any, Final, TextIO
 
 import click
 
+from bus.text import clean_line, clean_text
 from modelforge.format import fit
 
 _CLEAR_LINE: Final = "\r\x1b[2K"
@@ -73,6 +74,7 @@ class Progress:
 
     def phase(self, words: str) -> None:
         """A new phase begins; saying the same again does nothing."""
+        words = clean_line(words)
         if words == self._line:
             return
         if self._animate:
@@ -95,7 +97,7 @@ class Progress:
             self.tick()
         elif not self._passing and int(share * 10) > self._tenths:
             self._tenths = int(share * 10)
-            self._write(f"{words}: {share:.0%} {detail}\n")
+            self._write(f"{self._line}: {share:.0%} {detail}\n")
 
     def tick(self) -> None:
         """Redraw the running line; free to call often, silent where there is no terminal."""
@@ -160,8 +162,9 @@ class Output:
         click.echo(render_json(noun, data) if self.as_json else text(), color=self.color)
 
     def note(self, text: str, style: str | None = None) -> None:
-        """Talk, on stderr."""
+        """Talk, on stderr; whoever's names are in it, it drives no terminal."""
         self._make_room()
+        text = clean_text(text)
         styled = click.style(text, **STYLES[style]) if style and self._talk_color else text
         # A terminal that went away must not keep a stack from being stopped in order.
         with suppress(OSError):

@@ -237,4 +237,6 @@ def _field_pairs(one: RuntimeProfile) -> list[tuple[str, object]]:
 
 
 def _value(value: object) -> object:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return text.NOTHING if value is None else value

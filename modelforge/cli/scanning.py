@@ -12,6 +12,7 @@ from bus import verbs
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.api import ById, ExpectedManifest
 from bus.states import JOB
+from bus.text import clean_line
 from modelforge import format as text
 from modelforge.cli.session import wait_until
 from modelforge.cli.uploads import upload
@@ -138,13 +139,19 @@ def scan_record(view: ScanView, found: ArtifactSet | None) -> dict[str, Any]:
     return {**msgspec.to_builtins(view), **sizes}
 
 
+def left_out(expected: Expected) -> str:
+    """What a signature says nothing of; the names are the signer's, so they are cleaned and counted."""
+    shown = [clean_line(name) for name in expected.ignored[:_SHOWN_MAX]]
+    more = len(expected.ignored) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
 def scan_error(failure: Failure, expected: Expected | None) -> ModelForgeError:
     """Why a scan failed; of a signature that leaves files out, what can be done about those."""
     error = ModelForgeError.from_failure(failure)
     if error.code is not ErrorCode.EXPECTED_MANIFEST_MISMATCH or expected is None or not expected.ignored:
         return error
-    left_out = ", ".join(expected.ignored)
-    hint = f"{error.hint} The signature leaves out {left_out}: what it says nothing of must not lie in the folder."
+    hint = f"{error.hint} The signature leaves out {left_out(expected)}: what it says nothing of must not be there."
     return ModelForgeError(error.code, error.message, hint=hint, **error.context)
 
 

@@ -141,3 +141,18 @@ def test_without_a_terminal_each_tenth_is_one_plain_line() -> None:
         "hashing: 100% 100 files",
         "reporting",
     ]
+
+
+def test_no_talk_drives_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "local:m\x1b]0;owned\x07\u202e"
+    Output().note(f"one\n{hostile}")
+    Output().next(hostile)
+    plain, terminal = io.StringIO(), Terminal()
+    for stream, animate in ((plain, False), (terminal, True)):
+        progress = Progress(stream, animate=animate)
+        progress.measure(hostile, 1, 2, "half")
+        progress.finish()
+    said = capsys.readouterr().err
+    assert said.startswith("one\nlocal:m")
+    for shown in (said, plain.getvalue(), terminal.getvalue().replace("\x1b[2K", "")):
+        assert not set("\x1b\x07\u202e") & set(shown)

@@ -20,7 +20,7 @@ from bus.states import JobState
 from modelforge.cli import artifact, boundary, main, uploads
 from modelforge.cli import patience as patience_module
 from modelforge.cli.output import Progress
-from modelforge.cli.scanning import Gauge, read_expected, scan_card, scan_error, scan_record, send_expected
+from modelforge.cli.scanning import Gauge, left_out, read_expected, scan_card, scan_error, scan_record, send_expected
 from modelforge.cli.uploads import upload
 from modelforge.expectation import Expected, read_sums
 
@@ -204,6 +204,9 @@ def test_a_mismatch_names_what_the_signature_leaves_out() -> None:
     assert (error.code, error.context) == (ErrorCode.EXPECTED_MANIFEST_MISMATCH, {"surplus": "1"})
     assert "leaves out .gitattributes" in error.hint
     assert "leaves out" not in scan_error(failure, None).hint
+    hostile = Expected(kind="openssf_signature", entries={"a": HEX}, source_sha256=HEX, ignored=("\x1b[2J",) * 9)
+    assert left_out(hostile).endswith(" and 4 more")
+    assert "\x1b" not in scan_error(failure, hostile).hint
     assert "leaves out" not in scan_error(Failure(code="NODE_FAULT", message="m"), signed).hint
 
 
