@@ -65,12 +65,14 @@ class Findings:
         code: the first thing that is on no list.
         imports: each dotted name once, in the order in which they appear.
         tensors: was a name imported that has to do with tensors?
+        called: was anything called, or any object filled?
     """
 
     def __init__(self) -> None:
         self.code: str | None = None
         self.imports: dict[str, None] = {}
         self.tensors = False
+        self.called = False
 
     def refuse(self, reason: str | None) -> None:
         """Keep the first reason."""

@@ -219,7 +219,12 @@ class Machine:
             self._findings.refuse("it imports a name that cannot be told before it runs")
             self._push(OTHER)
 
+    def _extension(self, _argument: Any) -> None:
+        self._findings.refuse("it imports a name by its number in the extension registry")
+        self._push(OTHER)
+
     def _call(self, callee: Any, arguments: Any) -> None:
+        self._findings.called = True
         self._findings.refuse(problem_of_call(callee, arguments))
         followed = isinstance(callee, Name) and isinstance(arguments, tuple)
         self._push(Made(callee, arguments) if followed else OTHER)
@@ -241,12 +246,14 @@ class Machine:
         self._pop()
         self._pop()
         callee = self._pop()
+        self._findings.called = True
         name = callee.dotted if isinstance(callee, Name) else "something"
         self._findings.refuse(f"it calls {name} with named arguments")
         self._push(OTHER)
 
     def _build(self, _argument: Any) -> None:
         state, target = self._pop(), self._top()
+        self._findings.called = True
         self._findings.refuse(problem_of_build(target, state))
         if isinstance(target, Made):
             target.state = state
@@ -310,6 +317,7 @@ class Machine:
         "MARK": _mark, "POP": _drop, "POP_MARK": _drop_mark, "DUP": _copy,
         "MEMOIZE": _memoize,
         "GLOBAL": _global, "STACK_GLOBAL": _stack_global,
+        **dict.fromkeys(("EXT1", "EXT2", "EXT4"), _extension),
         "INST": _inst, "OBJ": _obj, "NEWOBJ_EX": _new_with_names, "BUILD": _build,
         "PERSID": _persistent_text, "BINPERSID": _persistent,
         "PROTO": _protocol, "FRAME": _frame, "STOP": _stop,

@@ -79,17 +79,22 @@ def _facts_of_file(path: str, file: BinaryIO, size_bytes: int) -> tuple[PickleFa
 
 
 class _Reading:
-    """What came of one plain pickle: its facts, and whether it was read to a STOP."""
+    """What came of one plain pickle: its facts, whether it calls anything, and whether it was read to its end."""
 
-    def __init__(self, facts: PickleFacts, *, whole: bool) -> None:
+    def __init__(self, facts: PickleFacts, *, called: bool, whole: bool) -> None:
         self.facts = facts
+        self.called = called
         self.whole = whole
 
     @property
     def is_pickle(self) -> bool:
-        """Is it beyond chance a pickle? Asked of entries whose name does not say so; a storage's bytes are anything."""
+        """Is it beyond chance a pickle that matters? Asked of entries whose name does not say so.
+
+        A storage's bytes are anything, and a text whose first word begins with `c` begins with an import. Neither goes on
+        to call what it imported.
+        """
         named = bool(self.facts.imports) and all(_looks_like_a_name(name) for name in self.facts.imports)
-        return self.facts.verdict == "code" and (named or self.whole)
+        return (named and (self.called or self.whole)) or (self.facts.verdict == "code" and self.whole)
 
 
 def _looks_like_a_name(name: str) -> bool:
@@ -114,7 +119,7 @@ def _read(path: str, member: str, file: BinaryIO, size_bytes: int, budget: Budge
         facts = _facts(path, member, "tensors", "it only rebuilds tensors and plain containers", findings)
     else:
         facts = _facts(path, member, "plain", "it holds plain values only", findings)
-    return _Reading(facts, whole=problem is None)
+    return _Reading(facts, called=findings.called, whole=problem is None)
 
 
 def _read_streams(source: Source, findings: Findings, budget: Budget) -> None:

@@ -150,7 +150,14 @@ def test_an_array_of_plain_numbers_is_no_pickle() -> None:
 
 
 def test_a_container_without_a_pickle_says_nothing() -> None:
-    assert facts(pickles.zipped({"readme.txt": b"hello there", "empty": b"", "data/0": bytes(1_000)})) == ()
+    assert (
+        facts(
+            pickles.zipped(
+                {"labels.txt": b"cat\ndog\nfish\n", "ids.csv": b"id\nname\n", "empty": b"", "data/0": bytes(1_000)}
+            )
+        )
+        == ()
+    )
 
 
 def test_storages_are_not_taken_for_pickles() -> None:
@@ -172,6 +179,22 @@ def test_storages_are_not_taken_for_pickles() -> None:
     assert (found.member, found.verdict) == ("archive/data.pkl", "plain")
 
 
+@pytest.mark.parametrize(
+    ("content", "verdict"),
+    [
+        pytest.param(EVIL, "code", id="code"),
+        pytest.param(PROTO2 + b"\x82\x01.", "code", id="extension-registry"),
+        pytest.param(
+            pickles.joblib_wrapper(size=len(EVIL), alignment=False) + EVIL, "unreadable", id="hidden-in-an-array"
+        ),
+    ],
+)
+def test_an_entry_of_any_name_is_looked_at(content: bytes, verdict: str) -> None:
+    found = facts(pickles.zipped({"a/data.pkl": PROTO2 + b"}.", "a/data/0": content}))
+
+    assert [(one.member, one.verdict) for one in found] == [("a/data/0", verdict), ("a/data.pkl", "plain")]
+
+
 # What is not on the list.
 
 
@@ -191,7 +214,7 @@ DTYPE = named("numpy", "dtype") + text("f8") + b"\x89\x88\x87R"
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        pytest.param(b"\x82\x01.", "it uses the instruction EXT1", id="extension"),
+        pytest.param(b"\x82\x01.", "it imports a name by its number in the extension registry", id="extension"),
         pytest.param(b"\x97.", "it uses the instruction NEXT_BUFFER", id="buffer"),
         pytest.param(b"Pabc\n.", "it asks its reader for an object that is no torch storage", id="persistent-text"),
         pytest.param(b"NQ.", "it asks its reader for an object that is no torch storage", id="persistent"),
