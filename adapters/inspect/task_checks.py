@@ -89,14 +89,16 @@ def _input_findings(task: Task, config: dict[str, Any], name: str) -> Iterator[F
     """The class alone does not tell: a text model and a speech model may share the ending of their names."""
     model = model_type(config)
     hears, sees = hears_sound(config), sees_images(config)
+    # A model of several kinds of input describes its text in a part of its own.
+    reads = isinstance(config.get("text_config"), dict)
     wrong = None
     if task == "speech_recognition" and not hears:
         wrong = "hears no sound"
     elif task in {"image_to_text", "image_text_similarity"} and not sees:
         wrong = "sees no image"
-    elif task in {"embedding", "reranking", "text_generation"} and hears:
+    elif task in {"embedding", "reranking", "text_generation"} and hears and not reads:
         wrong = "hears sound and reads no text"
-    elif task == "image_text_similarity" and not (isinstance(config.get("text_config"), dict) or _pair(model)):
+    elif task == "image_text_similarity" and not (reads or _pair(model)):
         wrong = "has no part that reads text"
     elif task == "embedding" and model in _ONLY_SEES:
         wrong = "sees images and reads no text"

@@ -234,6 +234,7 @@ def test_safetensors_win_over_a_pickle_and_both_are_named() -> None:
         ({**WRITER, "architectures": ["LlamaModel"], "tie_word_embeddings": True}, "embedding", []),
         (RERANKER, "text_generation", ["TASK_MISMATCH"]),
         (WHISPER, "text_generation", ["TASK_MISMATCH"]),
+        ({**WHISPER, "text_config": {"vocab_size": 2}}, "text_generation", []),
         (WHISPER, "speech_recognition", []),
         ({**WHISPER, "architectures": ["WhisperModel"]}, "speech_recognition", ["HEAD_MISSING"]),
         ({**WRITER, "model_type": "t5", "architectures": ["T5ForConditionalGeneration"]}, "speech_recognition", ["TASK_MISMATCH"]),
