@@ -49,6 +49,12 @@ def ledger_of_schema_3(path: Path, more: str = "") -> dict[str, list[dict[str, o
         connection.close()
 
 
+async def open_and_close(path: Path) -> None:
+    """A ledger that opens against all expectation must not keep the test's process alive."""
+    async with await Store.open(path):
+        pass
+
+
 def rows_of(connection: sqlite3.Connection) -> dict[str, list[dict[str, object]]]:
     return {
         table: [dict(row) for row in connection.execute(f"SELECT * FROM {table} ORDER BY rowid")]  # noqa: S608 -- the test's own names
@@ -111,7 +117,7 @@ async def test_a_broken_row_is_said_and_leaves_the_old_ledger_as_it_was(
     drop = "DROP TRIGGER probes_gates_immutable; " if "probes" in broken else ""
     before = ledger_of_schema_3(path, f"{drop}{broken};")
     with pytest.raises(ModelForgeError) as caught:
-        await Store.open(path)
+        await open_and_close(path)
     assert caught.value.code is ErrorCode.STORE_SCHEMA_MISMATCH
     assert words in caught.value.message
     connection = sqlite3.connect(path)
