@@ -130,7 +130,7 @@ def _hash_one(root: ArtifactRoot, folder: str, member: Member, watch: Watch, buf
             hasher.update(buffer[:count])
             left -= count
             watch.advance(size_bytes=count)
-        unchanged(fd, member)
+        _unchanged(fd, member)
     watch.advance(files=1)
     return hasher.hexdigest()
 
@@ -148,11 +148,7 @@ def read_into(fd: int, member: Member, buffer: memoryview) -> int:
         raise ModelForgeError(ErrorCode.ARTIFACT_UNREADABLE, message, file=member.path) from error
 
 
-def unchanged(fd: int, member: Member) -> None:
-    """Is the open file still as it was listed?
-
-    Raises:
-        ModelForgeError: ARTIFACT_CHANGED when it is not; a file that grew behind its old end has another size.
-    """
+def _unchanged(fd: int, member: Member) -> None:
+    """Raise ARTIFACT_CHANGED unless the open file is as it was listed; one that grew behind its end has another size."""
     if Stamp.of(os.fstat(fd)) != member.stamp:
         raise changed(member.path, "it changed while it was read")

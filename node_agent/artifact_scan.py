@@ -15,7 +15,7 @@ from bus.digest import canonical_json
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.artifacts import Manifest, SetEvidence
 from bus.messages.blobs import MAX_BLOB_BYTES
-from node_agent.artifact_hash import BLOCK_BYTES, Watch, digests_of, entry_of, read_into, unchanged
+from node_agent.artifact_hash import BLOCK_BYTES, Watch, digests_of, entry_of, read_into
 from node_agent.artifact_root import ArtifactRoot, Member, Stamp, changed, too_large
 from node_agent.artifact_verify import compare_stamps
 from node_agent.hash_cache import is_settled
@@ -149,14 +149,13 @@ class _Headers:
         return self._collector.result()
 
     def _small(self, fd: int, member: Member) -> bytes:
-        """All of a file that fits the buffer; raises ARTIFACT_CHANGED when it is not what was listed."""
+        """All of a file that fits the buffer. That it was not changed meanwhile is told by the stamps at the end."""
         size, seen = member.stamp.size_bytes, 0
         while seen < size:
             count = read_into(fd, member, self._buffer[seen:])
             if count == 0:
                 raise changed(member.path, "it became shorter while it was read")
             seen += count
-        unchanged(fd, member)
         return bytes(self._buffer[:size])
 
     def _collect(self, member: Member, file: BinaryIO) -> None:

@@ -56,8 +56,8 @@ class FrameStream(Generic[F]):
         frame: Any = decode(await self._reader.readexactly(length), self._kinds)
         return frame  # type: ignore[no-any-return]  # one of the union that the caller named
 
-    async def receive(self, timeout_s: float) -> F:
-        """See `Child.receive`. After the end every call gives the same end."""
+    async def receive(self, timeout_s: float | None) -> F:
+        """See `Child.receive`; `None` when the caller has a bound of its own. After the end every call gives the same end."""
         if self._end is not None:
             raise self._end
         async with asyncio.timeout(timeout_s):

@@ -28,7 +28,7 @@ from bus.files import read_bounded
 from node_agent.artifact_root import Stamp
 
 FILE_NAME: Final = "digests.v1"
-MAX_ENTRIES: Final = 200_000
+MAX_ENTRIES: Final = 100_000
 # FAT keeps times in steps of two seconds, and no file system in use in larger ones.
 SETTLED_S: Final = 2.0
 _MAGIC: Final = b"modelforge digests 1\n"

@@ -41,11 +41,10 @@ from node_agent.scan_child.protocol import (
 )
 
 COMMAND: Final = (sys.executable, "-P", "-m", "node_agent.scan_child")
+BUDGET_S: Final = 3_600.0
 KILL_S: Final = 10.0
 EXIT_S: Final = 5.0
 LOG_DRAIN_S: Final = 0.5
-# A process that says nothing for so long hangs in the file system; the job's own time is the bound of the whole.
-SILENCE_S: Final = 86_400.0
 _log = logging.getLogger(__name__)
 
 
@@ -74,7 +73,12 @@ class ScanFound:
 
 
 async def run_scan(
-    place: ScanPlace, job: ScanJob, *, cache: Path | None, progress: Callable[[ScanProgress], None]
+    place: ScanPlace,
+    job: ScanJob,
+    *,
+    cache: Path | None,
+    progress: Callable[[ScanProgress], None],
+    budget_s: float = BUDGET_S,
 ) -> ScanFound:
     """One scan in a process of its own, which has ended in any case when this returns or raises.
 
@@ -83,11 +87,13 @@ async def run_scan(
         job: what.
         cache: folder of the digests that may be trusted; `None`: every byte is read.
         progress: told how far it is; must return at once.
+        budget_s: how long it may take.
 
     Raises:
         ModelForgeError: what the scan itself ended with; SCAN_LIMIT_EXCEEDED, naming the file that was being read, when
-            its process died or was ended by a bound; NODE_FAULT when it died before it read a file, or cannot start.
+            its process died, was ended by a bound, or was not done in time; NODE_FAULT when it died before it read a file, or cannot start.
     """
+    until_s = asyncio.get_running_loop().time() + budget_s
     page = LastFile.descriptor()
     try:
         last = LastFile(page)
@@ -95,7 +101,10 @@ async def run_scan(
     finally:
         os.close(page)
     try:
-        return await child.listen(progress, last)
+        async with asyncio.timeout_at(until_s):
+            return await child.listen(progress, last)
+    except TimeoutError as error:
+        raise _not_done(budget_s, clean_line(last.read())) from error
     finally:
         # At once: there is nothing that it could tidy up.
         await child.end()
@@ -167,7 +176,7 @@ class _ScanProcess:
     async def listen(self, progress: Callable[[ScanProgress], None], last: LastFile) -> ScanFound:
         while True:
             try:
-                frame = await self.frames.receive(SILENCE_S)
+                frame = await self.frames.receive(None)
             except ChildGone as error:
                 status = await self.process.wait(EXIT_S)
                 await self._log_what_it_said()
@@ -226,6 +235,13 @@ def _died(status: ExitStatus | None, last_file: str) -> ModelForgeError:
     else:
         message = f"the process of the scan ended with {how} while {last_file} was read"
     return ModelForgeError(ErrorCode.SCAN_LIMIT_EXCEEDED, message, file=last_file, exit_status=how)
+
+
+def _not_done(budget_s: float, last_file: str) -> ModelForgeError:
+    """A file system that does not answer, or more bytes than can be read in the time of a scan."""
+    where = f"{last_file} was being read" if last_file else "no file was read yet"
+    message = f"the scan was not done after {budget_s:.0f} s; {where}"
+    return ModelForgeError(ErrorCode.SCAN_LIMIT_EXCEEDED, message, file=last_file)
 
 
 def _say(layers: tuple[Layer, ...]) -> None:

@@ -27,6 +27,8 @@ from node_agent.waiting import monotonic_deadline
 
 # A text in a message: its quotes are escaped, and the head and the counters of the message come beside it.
 _HEAD_BYTES: Final = 4 * 1024
+# The share of a job's time that reading may take; in the rest the report has to get through.
+_READING: Final = 0.95
 _log = logging.getLogger(__name__)
 
 
@@ -47,17 +49,17 @@ class ScanRunner:
         """
         total_s = monotonic_deadline(job.deadline_at) - asyncio.get_running_loop().time()
         try:
-            message = await guarded(self._scan(job, lease, reporter), lease, total_s=total_s)
+            message = await guarded(self._scan(job, lease, reporter, total_s * _READING), lease, total_s=total_s)
         except ModelForgeError as error:
             if lease.end is not None:
                 raise
             message = self._failed(error, reporter)
         await reporter.finish(message, until_s=report_until_s(job.deadline_at))
 
-    async def _scan(self, job: ScanJob, lease: Lease, reporter: Reporter) -> ScanFinished:
+    async def _scan(self, job: ScanJob, lease: Lease, reporter: Reporter, budget_s: float) -> ScanFinished:
         cache = None if self._cache is None or job.fresh else self._cache.folder
         async with ProgressSender(self._api, lease) as sender:
-            found = await run_scan(self._place, job, cache=cache, progress=sender.offer)
+            found = await run_scan(self._place, job, cache=cache, budget_s=budget_s, progress=sender.offer)
             total = found.files_hashed + found.files_cached
             sender.offer(ScanProgress(step="reporting", files_done=total, files_total=total))
             if self._cache is not None:

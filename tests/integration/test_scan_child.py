@@ -137,7 +137,9 @@ async def test_a_process_that_dies_before_it_reads_a_file_is_the_nodes_own_fault
 async def test_a_scan_that_is_cancelled_is_gone_whatever_it_thinks_of_it(root: Path) -> None:
     command = reader_that("signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)")
     job = scan_job()
-    task = asyncio.create_task(run_scan(scan_place(root, command=command), job, cache=None, progress=lambda _: None))
+    task = asyncio.create_task(
+        run_scan(scan_place(root, command=command), job, cache=None, budget_s=300, progress=lambda _: None)
+    )
     pid = await running(task)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -145,6 +147,13 @@ async def test_a_scan_that_is_cancelled_is_gone_whatever_it_thinks_of_it(root: P
     assert scan_processes() == []
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+async def test_a_file_system_that_does_not_answer_is_named_with_its_file(root: Path) -> None:
+    error = await refusal(root, command=reader_that("time.sleep(1000)"), budget_s=6.0)
+    assert (error.code, error.context["file"]) == (ErrorCode.SCAN_LIMIT_EXCEEDED, "evil.txt")
+    assert error.message == "the scan was not done after 6 s; evil.txt was being read"
+    assert scan_processes() == []
 
 
 async def test_it_dies_with_its_agent(root: Path) -> None:

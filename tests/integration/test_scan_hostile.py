@@ -151,7 +151,7 @@ async def test_a_sparse_file_of_ten_gigabytes_with_a_claim_to_match(root: Path) 
             hashing.set()
 
     place = scan_place(root, memory_limit_bytes=256 * MIB)
-    task = asyncio.create_task(run_scan(place, scan_job(), cache=None, progress=note))
+    task = asyncio.create_task(run_scan(place, scan_job(), cache=None, budget_s=300, progress=note))
     async with asyncio.timeout(20):
         await asyncio.wait((task, asyncio.ensure_future(hashing.wait())), return_when=asyncio.FIRST_COMPLETED)
     assert not task.done(), task

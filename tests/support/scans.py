@@ -52,7 +52,7 @@ def reader_that(body: str) -> tuple[str, ...]:
 
 
 async def scan(root: Path, folder: str = "model", *, cache: Path | None = None, **options: Any) -> ScanFound:
-    """One scan of `root/folder` in a process of its own; `options` are fields of the place, or `max_files`."""
+    """One scan of `root/folder` in a process of its own; `options` are fields of the place, `max_files` or `budget_s`."""
     found, _ = await scan_seen(root, folder, cache=cache, **options)
     return found
 
@@ -63,7 +63,9 @@ async def scan_seen(
     """As `scan`, with what it told on the way."""
     seen: list[ScanProgress] = []
     job = scan_job(folder, max_files=options.pop("max_files", 1_000))
-    found = await run_scan(scan_place(root, **options), job, cache=cache, progress=seen.append)
+    budget_s = options.pop("budget_s", 300.0)
+    place = scan_place(root, **options)
+    found = await run_scan(place, job, cache=cache, budget_s=budget_s, progress=seen.append)
     return found, seen
 
 
