@@ -293,8 +293,8 @@ def stale_text(found: Sequence[Assessment]) -> str:
 
 def _stale_block(one: Assessment) -> str:
     """One stale assessment: what it was, and each fact that changed since, from what to what."""
-    head = f"{one.id}  {one.verdict}  set {text.short(one.set_digest)}  profile {one.profile_name}  node {one.node}"
-    lines = [clean_line(head)]
+    about = f"set {text.short(one.set_digest)}, profile {one.profile_name}, node {one.node}"
+    lines = text.wrap(f"{one.id} {one.verdict}: {about}", COLUMNS, rest=_INDENT * 2)
     for sentence in one.stale_because:
         lines += text.wrap(sentence, COLUMNS, first=f"{_INDENT}- ", rest=f"{_INDENT}  ")
     return "\n".join(lines)

@@ -41,7 +41,7 @@ async def test_a_driver_update_is_told_by_the_stale_list(tmp_path: Path) -> None
         stale = await asked("assess", "list", "--stale")
         assert stale.code == 0, stale.err
         head, *sentences = stale.out.splitlines()
-        assert head.startswith(f"{assessment}  compatible  set ")
+        assert head.startswith(f"{assessment} compatible: set ")
         assert sentences == [f"  - driver changed from {before} to 575.51"]
         assert "next: modelforge assess " in stale.err
         shown = await asked("assess", "show", assessment)

@@ -175,11 +175,13 @@ def test_a_stale_one_says_each_fact_that_changed() -> None:
     because = ("driver changed from 550.1 to 560.2", "python changed from 3.11.9 to 3.11.10")
     block = stale_text([assessment(stale_because=because), assessment(id="asm-2", stale_because=("x",))])
     assert block.split("\n\n")[0].splitlines() == [
-        "asm-0000000001  compatible  set abababababab  profile cpu-small  node local",
+        "asm-0000000001 compatible: set abababababab, profile cpu-small, node local",
         "  - driver changed from 550.1 to 560.2",
         "  - python changed from 3.11.9 to 3.11.10",
     ]
     assert stale_text([]) == "no assessment is stale"
+    wide = stale_text([assessment(profile_name="p" * 24, node="n" * 24, stale_because=("fact " * 50,))])
+    assert all(len(line) <= 80 for line in wide.splitlines())
 
 
 class Answering:
