@@ -6,7 +6,7 @@ Pure: the command line asks the same rules before a profile is sent as the contr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +32,7 @@ AUDIO_TASKS: Final = frozenset({"speech_recognition"})
 IMAGE_TASKS: Final = frozenset({"image_to_text", "image_text_similarity", "image_generation"})
 MAX_ADAPTER_CHARS: Final = 64
 MAX_SHOWN_CHARS: Final = 100
+# Said to whoever asks for a device that may change: the type of the field takes only the two.
 NO_FALLBACK: Final = (
     "a profile is for cpu or for cuda: one for cuda never runs on a CPU, not even where no card is free. "
     "For both, make two profiles"
@@ -113,25 +114,6 @@ def _budgets(budgets: Budgets) -> Iterator[str]:
 
 def _listed(tasks: frozenset[str]) -> str:
     return ", ".join(sorted(tasks))
-
-
-def from_fields(fields: Mapping[str, Any]) -> RuntimeProfile:
-    """A profile from plain values, such as those of a TOML file, that obeys every rule.
-
-    Raises:
-        ModelForgeError: INVALID_ARGUMENT for a wrong value or type, and for a broken rule. Whoever asks for a device
-            that may change is told that no profile does that.
-    """
-    device = fields.get("device", "cpu")
-    if device not in ("cpu", "cuda"):
-        message = f"device is cpu or cuda, not {clean_line(repr(device), MAX_SHOWN_CHARS)}: {NO_FALLBACK}"
-        raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, message)
-    try:
-        profile = msgspec.convert(dict(fields), RuntimeProfile)
-    except msgspec.ValidationError as error:
-        raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, f"profile: {clean_line(str(error))}") from error
-    check(profile)
-    return profile
 
 
 def differences(before: RuntimeProfile, after: RuntimeProfile) -> tuple[str, ...]:
