@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from docs.generators import cli, configuration, errors, messages, metrics, states, streams
+from docs.generators import cli, configuration, errors, findings, messages, metrics, states, streams
 
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
 MAX_DIFF_LINES: Final = 40
@@ -21,6 +21,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "states.md": states.render,
     "messages.md": messages.render,
     "errors.md": errors.render,
+    "findings.md": findings.render,
     "streams.md": streams.render,
     "metrics.md": metrics.render,
     "configuration.md": configuration.render,

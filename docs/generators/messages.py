@@ -35,6 +35,7 @@ _TRAFFIC: Final[tuple[tuple[str, str, Any], ...]] = (
 _PLAIN: Final[dict[type[mi.Type], str]] = {
     mi.AnyType: "any JSON",
     mi.BoolType: "boolean",
+    mi.BytesType: "bytes, as base64",
     mi.DateTimeType: "time",
     mi.NoneType: "null",
     mi.RawType: "any JSON",
