@@ -50,7 +50,7 @@ def _old(name: str, changes: Mapping[str, bytes | None], *blockers: str, **more:
 
 
 LAYOUT: Final = (
-    _old("old layout", {}, codes=("DECLARED_NOT_PROVEN",), absent=("POOLING_MISSING", "TOKENIZER_INCOMPLETE", "TOKENIZER_MISMATCH", "DTYPE_MISMATCH", "EVIDENCE_OUTDATED")),
+    _old("old layout", {}, codes=("DECLARED_NOT_PROVEN",), absent=("POOLING_MISSING", "TOKENIZER_INCOMPLETE", "TOKENIZER_MISMATCH", "DTYPE_MISMATCH", "WEIGHTS_INCOMPLETE", "EVIDENCE_OUTDATED")),
     Row(
         name="st new layout", files=folders.new_embedder(), verdict="compatible",
         absent=("MODULE_FOLDER_ABSENT", "MODULE_UNSUPPORTED", "POOLING_MISMATCH"),
@@ -130,6 +130,8 @@ DOCUMENTS: Final = (
          codes=("DEFAULT_PROMPT",)),
     _old("config larger than any evidence", {"config.json": _config(padding="y" * 3_000_000)},
          one_of=("CONFIG_UNREADABLE", "EVIDENCE_INCOMPLETE"), codes=("EVIDENCE_INCOMPLETE",)),
+    # The library loads it, and fills eleven of twelve layers at random.
+    _old("config of a deeper model", {"config.json": _config(num_hidden_layers=12)}, codes=("WEIGHTS_INCOMPLETE",)),
     _old("adapter_config.json", {"adapter_config.json": dumps({"peft_type": "LORA", "base_model_name_or_path": "org/base"})},
          "ADAPTER_WEIGHTS"),
     _old("an option that allows remote code",

@@ -124,19 +124,26 @@ def reranker() -> Files:
     return {**TOKENIZER_FILES, "config.json": dumps(config), WEIGHTS: safetensors(tensors | head)}
 
 
+def _decoder() -> Tensors:
+    """One layer of a llama, and what is around it but the head."""
+    own = dict.fromkeys(
+        ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"), (HIDDEN, HIDDEN)
+    )
+    own |= {"mlp.gate_proj": (16, HIDDEN), "mlp.up_proj": (16, HIDDEN), "mlp.down_proj": (HIDDEN, 16)}
+    layer: Tensors = {f"model.layers.0.{name}.weight": shape for name, shape in own.items()}
+    norms = ("model.layers.0.input_layernorm", "model.layers.0.post_attention_layernorm", "model.norm")
+    return {"model.embed_tokens.weight": (TOKENS, HIDDEN), **layer, **{f"{name}.weight": (HIDDEN,) for name in norms}}
+
+
 def generator(**config: Any) -> Files:
-    """A causal language model in bfloat16."""
-    tensors: Tensors = {
-        "model.embed_tokens.weight": (TOKENS, HIDDEN),
-        "model.layers.0.self_attn.q_proj.weight": (HIDDEN, HIDDEN),
-        "model.norm.weight": (HIDDEN,),
-        "lm_head.weight": (TOKENS, HIDDEN),
-    }
+    """A causal language model in bfloat16; one whose head is tied has it in no file."""
+    whole = {**LLAMA, **config}
+    head: Tensors = {} if whole["tie_word_embeddings"] else {"lm_head.weight": (TOKENS, HIDDEN)}
     return {
         **TOKENIZER_FILES,
-        "config.json": dumps({**LLAMA, **config}),
+        "config.json": dumps(whole),
         "generation_config.json": dumps({"bos_token_id": 1, "eos_token_id": 2}),
-        WEIGHTS: safetensors(tensors, "BF16"),
+        WEIGHTS: safetensors({**_decoder(), **head}, "BF16"),
     }
 
 

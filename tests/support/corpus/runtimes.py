@@ -11,13 +11,6 @@ from tests.support.corpus.folders import GGUF_NAME, WEIGHTS, Files
 from tests.support.corpus.raw import dumps
 from tests.support.corpus.row import Row, changed, without
 
-_TIED: Final = {
-    **folders.generator(tie_word_embeddings=True),
-    WEIGHTS: raw.safetensors(
-        {"model.embed_tokens.weight": (folders.TOKENS, folders.HIDDEN), "model.norm.weight": (folders.HIDDEN,)}, "BF16"
-    ),
-}
-
 _GENERATION: Final = {"task": "text_generation", "dtype": "bfloat16"}
 _SPEECH: Final = {"task": "speech_recognition", "max_sequence_length": 128, "audio": AudioSemantics()}
 _READING: Final = {"task": "image_to_text", "max_sequence_length": 64, "preprocessing": Preprocessing()}
@@ -45,11 +38,13 @@ TRANSFORMERS: Final = (
     # The library gives it a random head, and scores near one half.
     _tf("encoder asked to rerank", folders.encoder(), _RERANK, one_of=("HEAD_MISSING", "TASK_MISMATCH")),
     _tf("encoder asked to write", folders.encoder(), _GENERATION, one_of=("HEAD_MISSING", "TASK_MISMATCH")),
-    _tf("generator", folders.generator(), _GENERATION, absent=("GENERATION_CONFIG_MISSING", "DTYPE_MISMATCH")),
+    _tf("generator", folders.generator(), _GENERATION,
+        absent=("GENERATION_CONFIG_MISSING", "DTYPE_MISMATCH", "WEIGHTS_INCOMPLETE")),
     _tf("generator without generation config", without(folders.generator(), "generation_config"), _GENERATION,
         codes=("GENERATION_CONFIG_MISSING",)),
     # The head is the embedding's own matrix, so that no file has it.
-    _tf("generator with a tied head", _TIED, _GENERATION, absent=("HEAD_MISSING", "WEIGHTS_CORRUPT")),
+    _tf("generator with a tied head", folders.generator(tie_word_embeddings=True), _GENERATION,
+        absent=("HEAD_MISSING", "WEIGHTS_INCOMPLETE")),
     _tf("without config", without(folders.encoder(), "config.json"), _EMBED, "CONFIG_MISSING"),
     _tf("without tokenizer", without(folders.encoder(), *_TOKENS), _EMBED, "TOKENIZER_MISSING"),
     _tf("with a tokenizer's config alone", without(folders.encoder(), "tokenizer.json"), _EMBED,
