@@ -21,6 +21,7 @@ PACKAGES: Final = {
     "diffusers": "0.36.0",
     "huggingface-hub": "2.4.0",
     "llama-cpp-python": "0.3.16",
+    "modelforge": "0.1.0",
     "numpy": "2.4.6",
     "safetensors": "0.8.0",
     "sentence-transformers": "6.2.0",
@@ -68,12 +69,26 @@ ADAPTERS: Final = (
     ),
 )  # fmt: skip
 
+# The package whose version is the adapter's, as a node declares it.
+_DISTRIBUTIONS: Final = {
+    "sentence_transformers": "sentence-transformers",
+    "transformers": "transformers",
+    "vllm": "vllm",
+    "llama_cpp": "llama-cpp-python",
+    "diffusers": "diffusers",
+    "custom": "modelforge",
+}
+
 
 def environment(**packages: str | None) -> RuntimeEnvironment:
     """An interpreter with every runtime; a package by keyword (`_` for `-`) is added, changed or, by `None`, absent."""
     changes = {name.replace("_", "-"): version for name, version in packages.items()}
     found = {name: version for name, version in (PACKAGES | changes).items() if version is not None}
-    return RuntimeEnvironment(python="3.11.7", platform="linux-x86_64", packages=found, adapters=ADAPTERS)
+    adapters = tuple(
+        msgspec.structs.replace(facts, version=found.get(_DISTRIBUTIONS[facts.name], "not installed"))
+        for facts in ADAPTERS
+    )
+    return RuntimeEnvironment(python="3.11.7", platform="linux-x86_64", packages=found, adapters=adapters)
 
 
 def declaring(name: str, base: RuntimeEnvironment | None = None, **changes: Any) -> RuntimeEnvironment:
