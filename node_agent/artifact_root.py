@@ -231,12 +231,20 @@ class _Walk:
                 for entry in entries:
                     if len(found) >= self._max_files + MAX_FOLDERS:
                         raise too_large(f"a folder holds more than {self._max_files} files")
-                    found.append((_recordable(entry.name, shown), entry.stat(follow_symlinks=False)))
+                    found.append((_recordable(entry.name, shown), _status(entry, prefix)))
         except OSError as error:
             _refuse(error, shown)
         finally:
             os.close(fd)
         return sorted(found, key=lambda pair: pair[0])
+
+
+def _status(entry: os.DirEntry[str], prefix: str) -> os.stat_result:
+    """The status of an entry itself; one that vanished after it was listed is named."""
+    try:
+        return entry.stat(follow_symlinks=False)
+    except OSError as error:
+        _refuse(error, f"{prefix}/{entry.name}" if prefix else entry.name)
 
 
 def _real_path(handle: int) -> str:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 from adapters.child.environment import child_environment
 from bus.codec import decode, encode
@@ -203,10 +203,12 @@ class _ScanProcess:
         part += frame.data
 
     def _found(self, done: ScanDone) -> ScanFound:
-        rows = decode(bytes(self.parts.get("digests", b"[]")), list[DigestRow])
+        if missing := [part for part in get_args(Part) if part not in self.parts]:
+            raise ModelForgeError(ErrorCode.NODE_FAULT, f"the process of the scan ended without its {missing[0]}")
+        rows = decode(bytes(self.parts["digests"]), list[DigestRow])
         return ScanFound(
-            manifest=bytes(self.parts.get("manifest", b"")),
-            evidence=bytes(self.parts.get("evidence", b"")),
+            manifest=bytes(self.parts["manifest"]),
+            evidence=bytes(self.parts["evidence"]),
             digests={Stamp(*row[:5]): row[5] for row in rows},
             files_hashed=done.files_hashed,
             files_cached=done.files_cached,

@@ -134,6 +134,32 @@ async def test_a_process_that_dies_before_it_reads_a_file_is_the_nodes_own_fault
     assert error.code is ErrorCode.NODE_FAULT
 
 
+_SAYING = """
+import os, sys
+from adapters.child.channel import Channel
+from node_agent.scan_child.protocol import ScanDone, ScanPart
+channel = Channel(int(sys.argv[1]))
+{body}
+"""
+SAYINGS: dict[str, tuple[str, ErrorCode]] = {
+    "noise": ("os.write(channel.descriptor, bytes([255]) * 1_000)", ErrorCode.MESSAGE_TOO_LARGE),
+    "no JSON": ("os.write(channel.descriptor, bytes([0, 0, 0, 2, 120, 120]))", ErrorCode.MALFORMED_MESSAGE),
+    "an end without a manifest": ("channel.send(ScanDone(files_hashed=1, files_cached=0))", ErrorCode.NODE_FAULT),
+    "more than a manifest can be": (
+        "while True: channel.send(ScanPart(part='manifest', data=bytes(128 * 1024)))",
+        ErrorCode.SCAN_TOO_LARGE,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAYINGS)
+async def test_a_process_that_does_not_keep_to_the_protocol_ends_typed(root: Path, name: str) -> None:
+    body, code = SAYINGS[name]
+    error = await refusal(root, command=(sys.executable, "-P", "-c", _SAYING.format(body=body)))
+    assert error.code is code
+    assert scan_processes() == []
+
+
 async def test_a_scan_that_is_cancelled_is_gone_whatever_it_thinks_of_it(root: Path) -> None:
     command = reader_that("signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)")
     job = scan_job()

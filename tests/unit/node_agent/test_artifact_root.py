@@ -227,3 +227,26 @@ def test_what_may_not_be_read_is_typed_and_named(open_folder: Path, closed: str)
 def test_a_relative_path_is_made_plain() -> None:
     assert check_relative("a/./b//c/") == "a/b/c"
     assert check_relative("") == "."
+
+
+def test_a_file_that_vanishes_while_its_folder_is_listed_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = os.scandir
+
+    class Vanishing:
+        """A folder whose entries are gone as soon as they were named."""
+
+        def __init__(self, descriptor: int) -> None:
+            self._entries = listed(descriptor)
+
+        def __enter__(self) -> Iterator[os.DirEntry[str]]:
+            for entry in self._entries.__enter__():
+                if entry.is_file():
+                    (root / "model" / entry.name).unlink()
+                yield entry
+
+        def __exit__(self, *_: object) -> None:
+            self._entries.close()
+
+    monkeypatch.setattr(os, "scandir", Vanishing)
+    error = refusal(root)
+    assert (error.code, error.context["file"]) == (ErrorCode.ARTIFACT_UNREADABLE, "config.json")
