@@ -110,9 +110,8 @@ class Machine:
         self._push(argument if known else OTHER)
 
     def _text(self, argument: Any) -> None:
-        # In a line with a backslash, `genops` was given another text than is there.
-        altered = any(b"\\" in line for line in self._source.lines)
-        self._push(self._budget.text(argument) if isinstance(argument, str) and not altered else OTHER)
+        known = isinstance(argument, str) and not self._source.altered
+        self._push(self._budget.text(argument) if known else OTHER)
 
     def _other(self, _argument: Any) -> None:
         self._push(OTHER)
@@ -208,7 +207,10 @@ class Machine:
 
     def _named_in_lines(self) -> Name:
         """The two lines as an unpickler reads them: UTF-8, nothing undone."""
-        module, name = (line[:-1].decode("utf-8", "replace") for line in self._source.lines)
+        try:
+            module, name = (line[:-1].decode() for line in self._source.lines)
+        except UnicodeDecodeError as error:
+            raise Unreadable("the name of an import is not UTF-8") from error
         return Name(module, name)
 
     def _stack_global(self, _argument: Any) -> None:

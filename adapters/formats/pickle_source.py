@@ -15,6 +15,10 @@ MAX_LINE_BYTES: Final = 1024 * 1024
 _CHUNK_BYTES: Final = 8 * 1024
 
 
+# `genops` undoes escapes that no unpickler undoes, and refuses names that an unpickler reads as UTF-8.
+_PLAIN: Final = bytes(ord("?") if byte == ord("\\") or byte > 0x7F else byte for byte in range(256))  # noqa: PLR2004 -- ASCII
+
+
 class Unreadable(Exception):  # noqa: N818 -- a finding about a foreign file, not an error of the product
     """Why a pickle cannot be read to its end."""
 
@@ -35,8 +39,8 @@ class Source:
     Attributes:
         left: bytes that have not been read yet.
         skipped: was the last argument passed over?
-        lines: the lines that the last instruction took, as they are in the file; `genops` itself undoes escapes in
-            them that no unpickler undoes.
+        altered: was `genops` given other bytes than those of the lines?
+        lines: the lines that the last instruction took, as they are in the file.
     """
 
     def __init__(self, file: BinaryIO, size_bytes: int, on_read: Callable[[int], None] | None = None) -> None:
@@ -47,12 +51,14 @@ class Source:
         self._at = 0
         self.left = size_bytes
         self.skipped = False
+        self.altered = False
         self.lines: list[bytes] = []
 
     def begin(self) -> None:
         """The next read belongs to the next instruction."""
         self.skipped = False
         if self.lines:
+            self.altered = False
             self.lines = []
 
     def read(self, size: int) -> bytes:
@@ -75,7 +81,7 @@ class Source:
         return passed
 
     def readline(self) -> bytes:
-        """A line with its end, its backslashes made harmless; the true one is kept in `lines`."""
+        """A line with its end; `genops` gets no backslash and nothing but ASCII, the true one is kept in `lines`."""
         end = self._buffer.find(b"\n", self._at)
         while end < 0:
             have = len(self._buffer) - self._at
@@ -89,7 +95,9 @@ class Source:
         self.left -= len(line)
         self._at = end + 1
         self.lines.append(line)
-        return line.replace(b"\\", b"?")
+        plain = line.translate(_PLAIN)
+        self.altered = self.altered or plain != line
+        return plain
 
     def skip(self, size: int) -> None:
         """Pass over `size` bytes without reading them.

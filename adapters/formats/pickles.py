@@ -40,6 +40,8 @@ _COMPRESSED: Final = {
 }
 _HEAD_BYTES: Final = 8
 _Verdict = Literal["tensors", "plain", "code", "unreadable"]
+_PROTO: Final = b"\x80"
+_NEWEST: Final = b"\x05"
 _NUMPY: Final = b"\x93NUMPY"
 _MAX_NUMPY_HEADER_BYTES: Final = 64 * 1024
 
@@ -86,13 +88,14 @@ class _Reading:
         self.called = called
         self.whole = whole
 
-    @property
-    def is_pickle(self) -> bool:
+    def is_pickle(self, head: bytes) -> bool:
         """Is it beyond chance a pickle that matters? Asked of entries whose name does not say so.
 
         A storage's bytes are anything, and a text whose first word begins with `c` begins with an import. Neither goes on
-        to call what it imported.
+        to call what it imported, and neither has the mark of a protocol in front of an import.
         """
+        if head[:1] == _PROTO and head[1:2] <= _NEWEST and self.facts.imports:
+            return True
         named = bool(self.facts.imports) and all(_looks_like_a_name(name) for name in self.facts.imports)
         return (named and (self.called or self.whole)) or (self.facts.verdict == "code" and self.whole)
 
@@ -180,7 +183,8 @@ def _other_entry(path: str, container: Container, entry: Entry, budget: Budget) 
         raise Unreadable("there is too much before it that looks like a pickle")
     file, size = container.open(entry)
     begin = 0
-    if file.read(_HEAD_BYTES).startswith(_NUMPY):
+    head = file.read(_HEAD_BYTES)
+    if head.startswith(_NUMPY):
         file.seek(0)
         found = _object_array(file)
         if found is None:
@@ -188,7 +192,7 @@ def _other_entry(path: str, container: Container, entry: Entry, budget: Budget) 
         begin = found
     file.seek(begin)
     reading = _read(path, entry.name, file, size - begin, budget)
-    return reading.facts if begin or reading.is_pickle else None
+    return reading.facts if begin or reading.is_pickle(head) else None
 
 
 def _is_named_like_a_pickle(name: str) -> bool:

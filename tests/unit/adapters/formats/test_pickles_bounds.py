@@ -84,6 +84,7 @@ def test_a_length_that_is_claimed_is_not_allocated(claim: bytes) -> None:
         pytest.param(b"(o.", "it calls nothing", id="call-nothing"),
         pytest.param(b"\x80\x06N.", "it has protocol 6, the newest is 5", id="protocol"),
         pytest.param(b"\xff", "an instruction cannot be read (ValueError)", id="unknown"),
+        pytest.param(b"cos\nsys\xff\n.", "the name of an import is not UTF-8", id="name-not-UTF-8"),
         pytest.param(b"S'a\n.", "an instruction cannot be read (ValueError)", id="quotes"),
     ],
 )  # fmt: skip
@@ -138,7 +139,7 @@ def test_imports_are_bounded() -> None:
 
 
 def test_foreign_names_are_cleaned() -> None:
-    (found,) = facts(b"c\x1b[2Jos\x07\nsys\xff\xe2\x80\xaetem\n.")
+    (found,) = facts(b"c\x1b[2Jos\x07\nsys\xe2\x80\xaetem\n.")
     (member, *_others) = facts(zipped({"\x1b[2Ja.pkl": EVIL}))
 
     for text in (*found.imports, found.reason, member.member):

@@ -90,9 +90,12 @@ class Watching(pickle.Unpickler):
 
 
 def first_foreign_name(content: bytes) -> tuple[str, str] | None:
+    """Of bytes without the mark of a protocol only what is loaded to the end counts: any text may begin with an import."""
     watching = Watching(io.BytesIO(content))
-    with contextlib.suppress(Exception):
+    try:
         watching.load()
+    except Exception:  # noqa: BLE001 -- whatever a broken pickle makes the unpickler raise
+        return watching.asked if content.startswith(b"\x80") else None
     return watching.asked
 
 
