@@ -22,7 +22,8 @@ from controller import facts
 from node_agent.artifact_scan import Scanned
 from tests.support.corpus import controls
 from tests.support.corpus.controls import CONTROLS, Control
-from tests.support.corpus.folders import Files
+from tests.support.corpus.folders import WEIGHTS, Files
+from tests.support.corpus.raw import with_header
 from tests.support.corpus.row import subject_of
 
 VERDICTS: Final = {"compatible", "requires_probe", "blocked"}
@@ -145,6 +146,24 @@ def test_a_document_may_hold_any_value_anywhere(name: str, data: st.DataObject) 
     assert found.verdict in VERDICTS
     if controls.is_corrupt(control, damaged):
         assert found.verdict == "blocked", (path, place, found.findings)
+
+
+@pytest.mark.req("A3")
+@settings(drawn, max_examples=250)
+@given(data=st.data())
+def test_what_the_library_refuses_of_a_header_is_never_compatible(data: st.DataObject) -> None:
+    control = CONTROLS["sentence_transformers"]
+    weights = control.files[WEIGHTS]
+    end = 8 + int.from_bytes(weights[:8], "little")
+    header = json.loads(weights[8:end])
+    place = data.draw(st.sampled_from(places(header)))
+    near = st.sampled_from(["F16", "F64", "BF16", [], [8], [8, 8, 1], [0, 0], [-1, 8], [0, 128], [128, 0], 0, 1, 2**63])
+    damaged = {**control.files, WEIGHTS: with_header(replaced(header, place, data.draw(near | JSON)), weights[end:])}
+
+    found = assessed(control, controls.read(damaged))
+
+    if controls.is_corrupt(control, damaged):
+        assert found.verdict == "blocked", (place, found.findings)
 
 
 @pytest.mark.parametrize("name", CONTROLS)
