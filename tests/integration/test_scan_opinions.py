@@ -10,6 +10,10 @@ from tests.support import pickles
 from tests.support.scans import evidence_of, scan
 
 
+def nowhere_marked(folder: Path) -> bool:
+    return not any(folder.rglob(pickles.MARKER))
+
+
 @pytest.mark.req("A4")
 async def test_pickles_are_judged_by_us_and_thought_about_by_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -33,4 +37,4 @@ async def test_pickles_are_judged_by_us_and_thought_about_by_others(
     assert said["evil.bin"] == {"picklescan": "dangerous", "fickling": "dangerous"}
     assert said["weights.bin"] == {"picklescan": "clean", "fickling": "clean"}
     assert said["hidden.bin"]["picklescan"] == "clean"
-    assert list(tmp_path.rglob(pickles.MARKER)) == []
+    assert nowhere_marked(tmp_path)
