@@ -31,7 +31,7 @@ from sentence_transformers import SentenceTransformer
 plain = SentenceTransformer(sys.argv[1], device="cpu", local_files_only=True).encode([sys.argv[2]])[0]
 from adapters.base import ModelRequest
 from adapters.embedding import EmbeddingAdapter
-from bus.messages.gates import RuntimeProfile
+from bus.messages.profiles import RuntimeProfile
 adapter = EmbeddingAdapter()
 adapter.prepare(ModelRequest(
     model_path=Path(sys.argv[1]), scratch_path=Path("."), profile=RuntimeProfile(name="reference")))
