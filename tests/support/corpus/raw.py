@@ -166,38 +166,45 @@ class Gguf:
         self._version = version
         self._alignment = alignment
         self._facts: list[bytes] = []
-        self._tensors: list[tuple[str, Shape, str]] = []
+        self._tensors: list[tuple[str, Shape, str, int | None, int | None]] = []
 
     def fact(self, key: str, kind: str, value: float) -> Gguf:
         """One number."""
         code, form = self._CODES[kind]
-        self._facts.append(_gguf_text(key) + struct.pack("<I", code) + struct.pack(form, value))
+        self._facts.append(gguf_text(key) + struct.pack("<I", code) + struct.pack(form, value))
         return self
 
     def word(self, key: str, value: str) -> Gguf:
         """One string."""
-        self._facts.append(_gguf_text(key) + struct.pack("<I", 8) + _gguf_text(value))
+        self._facts.append(gguf_text(key) + struct.pack("<I", 8) + gguf_text(value))
         return self
 
     def words(self, key: str, values: Sequence[str]) -> Gguf:
         """An array of strings."""
         head = struct.pack("<IIQ", 9, 8, len(values))
-        self._facts.append(_gguf_text(key) + head + b"".join(_gguf_text(value) for value in values))
+        self._facts.append(gguf_text(key) + head + b"".join(gguf_text(value) for value in values))
         return self
 
-    def tensor(self, name: str, shape: Shape, kind: str = "F32") -> Gguf:
-        """One tensor, all zeros."""
-        self._tensors.append((name, shape, kind))
+    def as_it_is(self, data: bytes) -> Gguf:
+        """One fact as it is, key and all."""
+        self._facts.append(data)
+        return self
+
+    def tensor(
+        self, name: str, shape: Shape, kind: str = "F32", *, at: int | None = None, number: int | None = None
+    ) -> Gguf:
+        """One tensor, all zeros; said to lie elsewhere than it does, or to be of another type than it is."""
+        self._tensors.append((name, shape, kind, at, number))
         return self
 
     def done(self) -> bytes:
         """The file."""
         infos, data = b"", b""
-        for name, shape, kind in self._tensors:
+        for name, shape, kind, at, said in self._tensors:
             number, elements, size = self.TYPES[kind]
             dimensions = struct.pack(f"<{len(shape)}Q", *shape)
-            infos += _gguf_text(name) + struct.pack("<I", len(shape)) + dimensions
-            infos += struct.pack("<IQ", number, len(data))
+            infos += gguf_text(name) + struct.pack("<I", len(shape)) + dimensions
+            infos += struct.pack("<IQ", number if said is None else said, len(data) if at is None else at)
             data += bytes(math.prod(shape) // elements * size)
             data += bytes(-len(data) % self._alignment)
         head = b"GGUF" + struct.pack("<IQQ", self._version, len(self._tensors), len(self._facts))
@@ -205,7 +212,8 @@ class Gguf:
         return head + bytes(-len(head) % self._alignment) + data
 
 
-def _gguf_text(value: str) -> bytes:
+def gguf_text(value: str) -> bytes:
+    """A string as GGUF writes it."""
     data = value.encode()
     return struct.pack("<Q", len(data)) + data
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import struct
 from typing import Any, Final
 
 from bus.messages.profiles import AudioSemantics, Preprocessing
 from tests.support.corpus import folders, machines, raw
 from tests.support.corpus.folders import GGUF_NAME, WEIGHTS, Files
-from tests.support.corpus.raw import dumps
+from tests.support.corpus.raw import dumps, gguf_text
 from tests.support.corpus.row import Row, changed, without
 
 _GENERATION: Final = {"task": "text_generation", "dtype": "bfloat16"}
@@ -125,6 +126,25 @@ def _gguf(data: bytes) -> Files:
 _PARTS: Final = {f"tiny-0000{number}-of-00002.gguf": folders.split_gguf(number - 1) for number in (1, 2)}
 _EXPERTS: Final = folders.gguf().tensor("blk.0.ffn_gate_exps.weight", (256, 256, 2), "Q4_K").done()
 
+_NESTED: Final = gguf_text("a") + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 40 + struct.pack("<IQB", 0, 1, 0)
+# Each a complete file but for what its name says.
+_WRONG: Final = {
+    "one key twice": folders.gguf().fact("general.file_type", "u32", 15).tensor("a", (8,)).done(),
+    "one tensor twice": folders.gguf().tensor("a", (8,)).tensor("a", (8,)).done(),
+    "overlapping tensors": folders.gguf().tensor("a", (64,)).tensor("b", (64,), at=32).done(),
+    "a tensor off its alignment": folders.gguf().tensor("a", (4,)).tensor("b", (4,), at=20).done(),
+    "a tensor of no type": folders.gguf().tensor("a", (8,), number=99).done(),
+    "a tensor of nine dimensions": folders.gguf().tensor("a", (1,) * 9).done(),
+    "a tensor of no block": folders.gguf().tensor("a", (100,), "Q4_K").done(),
+    "a fact of no type": folders.gguf().as_it_is(gguf_text("a") + struct.pack("<II", 77, 0)).tensor("a", (8,)).done(),
+    "an array of no type": folders.gguf().as_it_is(gguf_text("a") + struct.pack("<IIQI", 9, 77, 1, 0)).done(),
+    "arrays in arrays": folders.gguf().as_it_is(_NESTED).tensor("a", (8,)).done(),
+    "more tensors than bytes": b"GGUF" + struct.pack("<IQQ", 3, 2**62, 0) + bytes(64),
+    "more facts than bytes": b"GGUF" + struct.pack("<IQQ", 3, 0, 2**62) + bytes(64),
+    "big-endian numbers": b"GGUF" + struct.pack(">IQQ", 3, 0, 0) + bytes(64),
+    "an alignment of three": folders.gguf(alignment=96).fact("general.alignment", "u32", 3).tensor("a", (24,)).done(),
+}
+
 LLAMA_CPP: Final = (
     _llama("complete", folders.gguf_folder(), codes=("REQUIRES_PROBE",), absent=("NO_GGUF_ARTIFACT_VARIANT", "CONFIG_MISSING")),
     _llama("of Safetensors alone", folders.generator(), "NO_GGUF_ARTIFACT_VARIANT"),
@@ -137,6 +157,7 @@ LLAMA_CPP: Final = (
     _llama("of a version that is none", _gguf(folders.gguf(version=99).tensor("w", (4,)).done()), "WEIGHTS_CORRUPT"),
     _llama("of an odd alignment",
            _gguf(folders.gguf().fact("general.alignment", "u32", 33).tensor("a", (4,)).tensor("b", (4,)).done()), "WEIGHTS_CORRUPT"),
+    *(_llama(f"with {name}", _gguf(data), "WEIGHTS_CORRUPT") for name, data in _WRONG.items()),
     _llama("a web page", _gguf(raw.HTML), one_of=("FORMAT_MISMATCH", "NO_GGUF_ARTIFACT_VARIANT")),
     _llama("a pointer", _gguf(raw.LFS_POINTER), "LFS_POINTER"),
     _llama("empty", _gguf(b""), "EMPTY_FILE"),
