@@ -71,6 +71,7 @@ def test_a_complete_folder_of_each_task_and_layout_is_compatible(
     assert inspection.verdict == "compatible"
     again = inspect(subject(files, {**profile, "adapter": "vllm"}))
     assert codes(again) == ["PROBE_NOT_AVAILABLE", "REQUIRES_PROBE"]
+    assert only(again, Code.REQUIRES_PROBE).severity == "note"
     assert again.verdict == "requires_probe", "vLLM is never more than to be probed"
 
 
