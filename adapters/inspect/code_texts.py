@@ -62,8 +62,8 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Choose an adapter or a node whose environment declares this weight format.",
     ),
     "DECLARED_NOT_PROVEN": (
-        "Nothing speaks against the set. Still nothing was loaded: that is for a probe to prove.",
-        "Prove it: approve the set and queue a probe.",
+        "Nothing speaks against the set. Static analysis loads nothing: only a probe is a proof.",
+        "A probe proves it: approve the set and queue one.",
     ),
     "NO_GPU": (
         "The profile requires CUDA and the node has no card. It is never run on a CPU instead.",
@@ -195,7 +195,7 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     ),
     "EVIDENCE_INCOMPLETE": (
         "The scan could not read or keep something; what it says is not known here.",
-        "Shrink the document if it matters, then scan again.",
+        "Shrink the document, or take files that the model does not need out of the folder; then scan again.",
     ),
     "PICKLE_NOT_LOADED": (
         "The only weights are pickle, and this adapter loads no pickle, approved or not.",
@@ -235,7 +235,7 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     ),
     "REQUIRES_PROBE": (
         "For this adapter static analysis claims nothing; only a probe can prove the set.",
-        "Prove it with a probe when a node can run this adapter.",
+        "A probe proves it, on a node that can run this adapter.",
     ),
     "FORMAT_MISMATCH": (
         "The bytes of a file are not what its name says.",
@@ -263,7 +263,7 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     ),
     "PICKLE_UNREADABLE": (
         "A pickle cannot be read to its end, so nobody knows what it would do.",
-        "Replace the file, or remove it when nothing needs it.",
+        "Remove the file, or convert it to Safetensors where it may be lost; then scan and assess the new set.",
     ),
     "SHARD_MISMATCH": (
         "A shard index and the shards' own headers disagree about the tensors.",
@@ -274,7 +274,7 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Add the index that names it, or remove a file that belongs to other weights.",
     ),
     "DUPLICATE_WEIGHTS": (
-        "More than one complete set of weights lies in the folder; the message says which is used.",
+        "The same weights lie in the folder more than once; the message says which are used.",
         "Keep one of them and remove the others.",
     ),
     "NO_GGUF_ARTIFACT_VARIANT": (

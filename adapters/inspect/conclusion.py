@@ -38,9 +38,10 @@ def conclude(
 ) -> Inspection:
     """The inspection: findings ordered and bounded, a last note on what they do not prove, and what is declared."""
     found = list(findings)
+    # The record outlives a probe that proves the set: these words must then still be true.
     if not any(item.severity == "blocker" for item in found):
         if claims:
-            message = "nothing was loaded: what the runtime declares is not proven for this set on this node"
+            message = "static analysis loads nothing: what the runtime declares is no proof"
             found.append(finding(Code.DECLARED_NOT_PROVEN, "note", message, "static analysis"))
         else:
             message = f"nothing that was read speaks against it, and for {subject.profile.adapter} that claims nothing"

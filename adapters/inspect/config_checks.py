@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any, Final
 
 from adapters.inspect.code_checks import remote_code_findings
@@ -77,9 +77,15 @@ def _type_finding(subject: Subject, path: str, unknown: list[str]) -> Finding:
     return finding(Code.MODEL_TYPE_NOT_DECLARED, "blocker", knows, f"{path}: model_type")
 
 
-def document_findings(subject: Subject, folder: str) -> Iterator[Finding]:
-    """Documents beside the configuration that the runtime reads when they are there: each is a JSON object."""
-    for path in (member(folder, name) for name in _OPTIONAL):
+def document_findings(subject: Subject, folder: str, but: Container[str] = ()) -> Iterator[Finding]:
+    """Documents beside the configuration that the runtime reads when they are there: each is a JSON object.
+
+    Args:
+        subject: the set.
+        folder: one folder of it.
+        but: names that are looked at elsewhere.
+    """
+    for path in (member(folder, name) for name in _OPTIONAL if name not in but):
         if path not in subject.paths or subject.document(path) is not None:
             continue
         kept = path in subject.evidence.documents

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from adapters.inspect import code_checks, memory, pickle_checks, weight_checks
+from adapters.inspect import code_checks, config_checks, memory, pickle_checks, weight_checks
 from adapters.inspect.codes import FindingCode as Code
 from adapters.inspect.codes import finding
 from adapters.inspect.conclusion import common_findings, conclude
 from adapters.inspect.content_checks import Loads, content_findings
 from adapters.inspect.memory_checks import memory_findings
 from adapters.inspect.subject import ROOT, Inspection, Subject, member, shown
-from adapters.inspect.tokenizer_checks import TOKENIZER_FILES
+from adapters.inspect.tokenizer_checks import TOKENIZER, TOKENIZER_FILES, whole_findings
 from adapters.inspect.weights import Choice, choose
 from bus.messages.gates import Finding
 
@@ -119,7 +119,7 @@ def pipeline_findings(subject: Subject) -> Iterator[Finding]:
 
 def _embedding_marks(subject: Subject) -> list[str]:
     found: list[str] = [name for name in _EMBEDDING_MARKS if name in subject.paths]
-    found += sorted(folder for folder in subject.names if folder.endswith("_Pooling"))
+    found += sorted(folder for folder in subject.folders if folder.endswith("_Pooling"))
     classes = (subject.document("config.json") or {}).get("architectures")
     named = [str(name)[:_MAX_NAME_CHARS] for name in classes[:3]] if isinstance(classes, list) else []
     return found + [name for name in named if name.endswith(_EMBEDDING_HEADS)]
@@ -132,16 +132,30 @@ def _component_findings(subject: Subject, part: Component) -> Iterator[Finding]:
         yield finding(Code.REMOTE_CODE_REQUIRED, "blocker", message, source)
         return
     names = subject.in_folder(part.name)
-    if part.name not in subject.folders:
+    if not subject.has_folder(part.name):
         yield _missing(f"the set has no folder {part.name} for {part.kind}", source)
     elif part.settings is not None and not names.intersection(part.settings):
         yield _missing(f"{part.name} has none of {shown(part.settings)}", source)
     elif part.settings is None and subject.document(member(part.name, "config.json")) is None:
         yield _missing(f"{part.name}/config.json is absent or no JSON object", source)
+    else:
+        yield from _document_findings(subject, part)
+
+
+def _document_findings(subject: Subject, part: Component) -> Iterator[Finding]:
+    """The part is made from these files: one that cannot be read ends the load, as an absent one does."""
+    needed = [name for name in part.settings or () if name.endswith("_config.json")]
+    for path in (member(part.name, name) for name in needed):
+        if path in subject.paths and subject.document(path) is None:
+            message = f"{path} is no JSON object, or the scan could not read it"
+            yield finding(Code.CONFIG_UNREADABLE, "blocker", message, path)
+    yield from config_checks.document_findings(subject, part.name, but=needed)
+    if part.settings == TOKENIZER_FILES and TOKENIZER in subject.in_folder(part.name):
+        yield from whole_findings(subject, member(part.name, TOKENIZER), {})
 
 
 def _weight_findings(subject: Subject, part: Component, choice: Choice) -> Iterator[Finding]:
-    if part.name not in subject.folders:
+    if not subject.has_folder(part.name):
         return
     has = bool(weight_checks.good(choice))
     yield from pickle_checks.folder_findings(subject, choice, good=has)

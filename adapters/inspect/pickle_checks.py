@@ -66,6 +66,7 @@ def unknown_runner_findings(subject: Subject) -> Iterator[Finding]:
 def verdict_findings(subject: Subject, loaded: frozenset[str]) -> Iterator[Finding]:
     """What the opcodes of each pickle say, in any member; `loaded` are the members that the adapter would unpickle."""
     said: dict[tuple[Code, Severity], list[tuple[str, str]]] = {}
+    # Code is the quarantine's matter (A4); a pickle that ends early is a corrupt member, loaded or not.
     for path, streams in sorted(subject.pickles.items()):
         severity: Severity = "blocker" if path in loaded else "warning"
         worst, broken = _first(streams, "code"), _first(streams, "unreadable")
@@ -74,7 +75,7 @@ def verdict_findings(subject: Subject, loaded: frozenset[str]) -> Iterator[Findi
             said.setdefault((Code.PICKLE_CODE, severity), []).append((message, f"opcodes of {path}"))
         if broken is not None:
             message = f"{_where(broken)} cannot be read to its end: {broken.reason}"
-            said.setdefault((Code.PICKLE_UNREADABLE, severity), []).append((message, f"opcodes of {path}"))
+            said.setdefault((Code.PICKLE_UNREADABLE, "blocker"), []).append((message, f"opcodes of {path}"))
     for (code, severity), found in said.items():
         yield from several(code, severity, found)
 

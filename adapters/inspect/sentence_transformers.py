@@ -129,10 +129,10 @@ def _module_findings(subject: Subject, module: Module) -> Iterator[Finding]:
     elif module.folder.startswith(("/", "..")) or "/../" in module.folder:
         message = f"the module {module.kind} lies outside the set"
         yield finding(Code.MODULE_UNSUPPORTED, "blocker", message, MODULES)
-    elif module.kind == "Normalize" and module.folder not in subject.folders:
+    elif module.kind == "Normalize" and not subject.has_folder(module.folder):
         message = f"the set has no folder {module.folder}; {module.kind} has nothing to read in it"
         yield finding(Code.MODULE_FOLDER_ABSENT, "note", message, MODULES)
-    elif module.folder not in subject.folders:
+    elif not subject.has_folder(module.folder):
         message = f"the set has no folder {module.folder} for {module.kind}"
         yield finding(Code.MODULE_FOLDER_MISSING, "blocker", message, MODULES)
     elif MODULE_NEEDS_CONFIG[module.kind] and subject.document(_config_of(module)) is None:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from adapters.inspect.codes import FindingCode as Code
 from adapters.inspect.codes import finding
-from adapters.inspect.subject import Subject, shown
+from adapters.inspect.subject import Subject, folder_of, member, shown
+from bus.messages.artifacts import FileFormat
 from bus.messages.gates import Finding
+
+_WEIGHTS: Final = (FileFormat.SAFETENSORS, FileFormat.GGUF, FileFormat.PICKLE, FileFormat.TORCH_ZIP)
+# Read as a document by its name, whatever it is; that it is none is a finding of its own.
+_DOCUMENT: Final = ".json"
+_INDEX: Final = ".index.json"
 
 
 def set_findings(subject: Subject) -> Iterator[Finding]:
@@ -21,6 +28,21 @@ def set_findings(subject: Subject) -> Iterator[Finding]:
     yield from _quarantine_findings(subject)
     for note in subject.evidence.notes:
         yield finding(Code.EVIDENCE_INCOMPLETE, "warning", note, "scan notes")
+    unknown = _unread_weights(subject)
+    if unknown:
+        message = f"nothing is known of the headers of weights, which may be corrupt: {shown(unknown)}"
+        yield finding(Code.EVIDENCE_INCOMPLETE, "blocker", message, "weight headers")
+
+
+def _unread_weights(subject: Subject) -> list[str]:
+    """Members that are weights by their bytes, or shards by an index, and of which the evidence has no record."""
+    wanted = {path for path in subject.of_format(*_WEIGHTS) if not path.lower().endswith(_DOCUMENT)}
+    for path in subject.ending_with(_DOCUMENT):
+        files = (subject.document(path) or {}).get("files") if path.endswith(_INDEX) else None
+        if isinstance(files, list):
+            folder = folder_of(path)
+            wanted.update(member(folder, name) for name in files if isinstance(name, str))
+    return sorted((wanted & subject.paths) - {facts.path for facts in subject.evidence.weights})
 
 
 def _quarantine_findings(subject: Subject) -> Iterator[Finding]:

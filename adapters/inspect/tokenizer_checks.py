@@ -51,7 +51,7 @@ def tokenizer_findings(subject: Subject, folder: str, config: dict[str, Any]) ->
     """Without a tokenizer's files a runtime may invent one and answer nonsense with a straight face."""
     names = subject.in_folder(folder)
     if TOKENIZER in names:
-        yield from _whole_findings(subject, member(folder, TOKENIZER), config)
+        yield from whole_findings(subject, member(folder, TOKENIZER), config)
     if names.intersection(_WHOLE):
         return
     where = "the model's folder" if folder == ROOT else folder
@@ -67,7 +67,7 @@ def tokenizer_findings(subject: Subject, folder: str, config: dict[str, Any]) ->
     yield from _slow_findings(subject, folder, names)
 
 
-def _whole_findings(subject: Subject, path: str, config: dict[str, Any]) -> Iterator[Finding]:
+def whole_findings(subject: Subject, path: str, config: dict[str, Any]) -> Iterator[Finding]:
     """What the scan kept of a tokenizer.json: that it can be read, and how many entries its vocabulary has."""
     kept = subject.document(path) or {}
     problem = kept.get("problem")

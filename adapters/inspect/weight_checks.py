@@ -80,7 +80,7 @@ def _choice_findings(subject: Subject, folder: str, choice: Choice, *, has: bool
         message = f"no readable Safetensors weights in {where}{_instead(subject, folder)}"
         yield finding(Code.NO_WEIGHTS, "blocker", message, "manifest")
     if choice.duplicates:
-        message = f"{choice.by} is loaded; whole sets beside it are not: {shown(choice.duplicates)}"
+        message = f"{choice.by} is loaded; the same weights beside it are not: {shown(choice.duplicates)}"
         yield finding(Code.DUPLICATE_WEIGHTS, "warning", message, "weight headers")
 
 
@@ -112,13 +112,14 @@ def index_findings(subject: Subject) -> Iterator[Finding]:
     yield from several(Code.SHARD_INDEX_UNREADABLE, "blocker", said)
     for path in sorted(set(paths) - set(unreadable)):
         folder = folder_of(path)
-        yield from _index_findings(subject, folder, read_index(subject, path), choose(subject, folder).strays)
+        yield from _index_findings(subject, folder, read_index(subject, path))
 
 
-def _index_findings(subject: Subject, folder: str, index: Index, strays: tuple[str, ...]) -> Iterator[Finding]:
+def _index_findings(subject: Subject, folder: str, index: Index) -> Iterator[Finding]:
     absent = [name for name in index.files if member(folder, name) not in subject.paths]
     if absent:
         message = f"{index.path} names files that the set lacks: {shown(absent)}"
+        strays = choose(subject, folder).strays
         if strays:
             # Renamed shards: the weights may all be there, so "missing" alone would mislead.
             message = f"{index.path} does not match the files: it names {shown(absent, 2)}, there is {shown(strays, 2)}"

@@ -38,7 +38,8 @@ class Choice:
         loaded: the headers of the Safetensors that would be loaded; empty when there are none.
         by: the file or rule that chooses them, in words.
         indexes: the Safetensors indexes of the folder.
-        others: Safetensors beside them that would not be loaded, by what they are: whole sets and stray files.
+        duplicates: weights of the same model beside them that would not be loaded: a whole set by its index, or a file.
+        strays: Safetensors beside them that nothing names and that would not be loaded.
         pickles: the members that are pickled weights.
         numbered: shards whose own names count more files than there are: the names that are absent.
     """
@@ -53,7 +54,7 @@ class Choice:
 
 
 def choose(subject: Subject, folder: str, stem: str = "model", *, any_name: bool = False) -> Choice:
-    """What the runtime would load from `folder`.
+    """What the runtime would load from `folder`; worked out once for a subject.
 
     Args:
         subject: the set.
@@ -61,18 +62,30 @@ def choose(subject: Subject, folder: str, stem: str = "model", *, any_name: bool
         stem: what the weights are called: `model`, or `diffusion_pytorch_model`.
         any_name: the runtime takes all Safetensors of the folder, whatever their names.
     """
+    key = (choose, folder, stem, any_name)
+    if key not in subject.worked_out:
+        subject.worked_out[key] = _chosen(subject, folder, stem, any_name=any_name)
+    choice: Choice = subject.worked_out[key]
+    return choice
+
+
+def _chosen(subject: Subject, folder: str, stem: str, *, any_name: bool) -> Choice:
     facts = {found.path.rpartition("/")[2]: found for found in subject.weights.get(folder, ())}
     # A file of no known weight format under such a name is still what the runtime would open.
     tensors = {name: found for name, found in facts.items() if name.endswith(SAFETENSORS)}
     indexes = _indexes(subject, folder)
     wanted, by, duplicates = _wanted(tensors, indexes, stem, any_name=any_name)
     named = {name for index in indexes for name in index.files} | wanted
+    strays = [name for name in tensors if name not in named and name not in duplicates]
+    # Of the same model as a file that is loaded, whatever it is called (spec A9).
+    loaded = {tensors[name].names_sha256 for name in wanted if name in tensors} - {None}
+    twins = [name for name in strays if tensors[name].names_sha256 in loaded]
     return Choice(
         loaded=tuple(tensors[name] for name in sorted(wanted) if name in tensors),
         by=by,
         indexes=indexes,
-        duplicates=duplicates,
-        strays=tuple(sorted(name for name in tensors if name not in named and name not in duplicates)),
+        duplicates=(*duplicates, *sorted(twins)),
+        strays=tuple(sorted(set(strays) - set(twins))),
         pickles=tuple(
             found.path
             for name, found in facts.items()

@@ -69,7 +69,7 @@ def zipped(name: str = "x.txt", data: bytes = b"x") -> bytes:
         ({"model.safetensors.incomplete": b"x"}, Code.PARTIAL_DOWNLOAD, "warning"),
         ({"training_args.bin": EVIL}, Code.PICKLE_CODE, "warning"),
         ({"x/model.pkl": EVIL}, Code.PICKLE_CODE, "warning"),
-        ({"x/model.pkl": CUT}, Code.PICKLE_UNREADABLE, "warning"),
+        ({"x/model.pkl": CUT}, Code.PICKLE_UNREADABLE, "blocker"),
     ],
 )
 def test_what_a_file_really_is_decides(changes: dict[str, bytes], code: Code, severity: str) -> None:

@@ -89,7 +89,9 @@ def test_a_complete_folder_is_compatible_and_claims_nothing_more() -> None:
     assert inspection.verdict == "compatible"
     assert [found.code for found in inspection.findings] == ["MODULE_FOLDER_ABSENT", "DECLARED_NOT_PROVEN"]
     note = only(inspection, FindingCode.DECLARED_NOT_PROVEN)
-    assert "not proven" in note.message
+    # Kept for ever, also beside a probe that proved the set: true of the analysis, whatever became of the set.
+    assert note.message == "static analysis loads nothing: what the runtime declares is no proof"
+    assert note.remedy == "A probe proves it: approve the set and queue one."
     assert inspection.estimate is not None
     assert inspection.estimate.kind == "estimated"
     assert inspection.estimate.size_bytes == sum(part.size_bytes for part in inspection.estimate.parts)
@@ -142,7 +144,7 @@ def test_a_normalize_module_needs_no_folder_and_both_layouts_are_accepted() -> N
         ({"1_Pooling/config.json": doc({**POOLING, "pooling_mode_mean_tokens": False})}, ["POOLING_MISMATCH"]),
         ({"model.safetensors": None}, ["NO_WEIGHTS"]),
         ({"model.safetensors": safetensors_bytes()[:-1]}, ["WEIGHTS_CORRUPT", "NO_WEIGHTS"]),
-        ({"model.safetensors": None, "pytorch_model.bin": b"PK\x03\x04"}, ["PICKLE_NOT_LOADED"]),
+        ({"model.safetensors": None, "pytorch_model.bin": b"PK\x03\x04"}, ["PICKLE_NOT_LOADED", "PICKLE_UNREADABLE"]),
         ({"model.safetensors": None, "model.gguf": b"GGUF" + bytes(20)}, ["WEIGHTS_CORRUPT", "NO_WEIGHTS"]),
         ({"model.safetensors": None, "model.gguf": gguf_bytes()}, ["NO_WEIGHTS", "FORMAT_NOT_DECLARED"]),
         ({"model.safetensors.index.json": doc({"weight_map": {"w": "model-2.safetensors"}})}, ["SHARD_MISSING"]),
@@ -169,13 +171,14 @@ def test_a_wrong_folder_is_blocked_by_name(changes: dict[str, bytes | None], exp
 
 @pytest.mark.req("A4")
 def test_pickle_needs_an_approval_of_its_own() -> None:
-    files = model_files(**{"model.safetensors": None, "pytorch_model.bin": b"PK\x03\x04"})
+    broken = model_files(**{"model.safetensors": None, "pytorch_model.bin": b"PK\x03\x04"})
     purposes: tuple[frozenset[Purpose], ...] = (frozenset(), frozenset({"lab_execution"}), frozenset({"pickle"}))
     for approved in purposes:
-        found = blockers(inspect(subject(files, approved=approved)))
-        assert found == ["PICKLE_NOT_LOADED"], "no approval makes the adapter load it: the probe could only fail"
+        found = blockers(inspect(subject(broken, approved=approved)))
+        # No approval makes the adapter load it: the probe could only fail.
+        assert found == ["PICKLE_NOT_LOADED", "PICKLE_UNREADABLE"]
     loads_it: dict[str, Any] = {"environment": with_adapter(inventory(), formats=("safetensors", "pickle")).environment}
-    unapproved = inspect(subject(files, approved=frozenset({"lab_execution"}), **loads_it))
+    unapproved = inspect(subject(broken, approved=frozenset({"lab_execution"}), **loads_it))
     assert blockers(unapproved) == ["PICKLE_NOT_APPROVED", "PICKLE_UNREADABLE"]
     files = model_files(**{"model.safetensors": None, "pytorch_model.bin": pickle_of_numbers()})
     assert blockers(inspect(subject(files, **loads_it))) == ["PICKLE_NOT_APPROVED"]
@@ -190,7 +193,7 @@ def test_pickle_needs_an_approval_of_its_own() -> None:
 def test_pickle_in_the_models_folder_is_not_excused_by_weights_elsewhere() -> None:
     changes = {
         "model.safetensors": None,
-        "pytorch_model.bin": b"\x80\x04",
+        "pytorch_model.bin": pickle_of_numbers(),
         "onnx/model.safetensors": safetensors_bytes(),
     }
     assert blockers(inspect(subject(model_files(**changes)))) == ["PICKLE_NOT_LOADED"]
