@@ -79,7 +79,10 @@ class EvidenceCollector:
     """Fed with every member of a set in the manifest's order; gives the set's evidence."""
 
     def __init__(self, opinions: Opinions = no_opinions) -> None:
-        """`opinions` is asked about each member that is a pickle or holds one, with the file at its beginning."""
+        """`opinions` is asked about each member that is a pickle or holds one and that was read here to its end.
+
+        It gets the file at its beginning.
+        """
         self._opinions = opinions
         self._documents: dict[str, Any] = {}
         self._weights: list[WeightFacts] = []
@@ -180,8 +183,11 @@ class EvidenceCollector:
             facts = tuple(one for one in facts if one.verdict != "unreadable")
         if not facts:
             return
-        file.seek(0)
-        opinions = self._opinions(file)
+        opinions: tuple[Opinion, ...] = ()
+        if all(one.verdict != "unreadable" for one in facts):
+            # Others unpack without a bound what was given up here, and it is refused whatever they say.
+            file.seek(0)
+            opinions = self._opinions(file)
         for number, one in enumerate(facts):
             self._keep_pickle(clean_pickle(replace(one, opinions=opinions) if number == 0 else one))
 

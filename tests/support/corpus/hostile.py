@@ -75,19 +75,19 @@ def gguf_claims(folder: Path) -> None:
 def pickle_claims(folder: Path) -> None:
     _model(folder)
     (folder / "a.bin").write_bytes(b"\x80\x04\x8d" + struct.pack("<Q", 10 * GIB) + b"x.")
-    (folder / "b.bin").write_bytes(b"\x80\x02" + b"(" * 50_000)
-    (folder / "c.bin").write_bytes(b"\x80\x02" + b"N0" * 50_000 + b"N.")
+    (folder / "b.bin").write_bytes(b"\x80\x02" + b"(" * 3_000_000)
+    (folder / "c.bin").write_bytes(b"\x80\x02" + b"N0" * 2_000_000 + b"N.")
 
 
 def zip_bomb(folder: Path) -> None:
-    """A torch file whose pickle unpacks to a thousand times its size."""
+    """A torch file of two megabytes whose pickle unpacks to 512: instructions that a reader must follow one by one."""
     _model(folder)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         with archive.open("archive/data.pkl", "w", force_zip64=True) as entry:
-            entry.write(b"\x80\x03B" + struct.pack("<I", 256 * MIB))
-            for _ in range(256):
-                entry.write(bytes(MIB))
+            entry.write(b"\x80\x02")
+            for _ in range(512):
+                entry.write(b"N0" * (MIB // 2))
             entry.write(b".")
         archive.writestr("archive/version", b"3\n")
     (folder / "pytorch_model.bin").write_bytes(buffer.getvalue())

@@ -179,6 +179,22 @@ def test_opinions_are_asked_about_pickles_only_with_the_file_at_its_beginning() 
     assert [(one.tool, one.verdict) for one in evidence.pickles[0].opinions] == [("other", "dangerous")]
 
 
+def test_nobody_is_asked_about_a_pickle_that_was_given_up_here() -> None:
+    asked: list[bytes] = []
+
+    def opinion(file: BinaryIO) -> tuple[Opinion, ...]:
+        asked.append(file.read())
+        return ()
+
+    evidence = collect({"a.bin": b"\x80\x02}.", "b.pkl": b"\x80\x02", "c.pkl": b"\x80\x02(("}, opinion)
+    assert {facts.path: facts.verdict for facts in evidence.pickles} == {
+        "a.bin": "plain",
+        "b.pkl": "unreadable",
+        "c.pkl": "unreadable",
+    }
+    assert asked == [b"\x80\x02}."]
+
+
 @pytest.mark.req("A9")
 def test_shards_are_compared_with_their_index() -> None:
     rest = dict(list(TENSORS.items())[5:])
