@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import ast
+import importlib
 import inspect
+import pkgutil
+from collections.abc import Iterator
 
 import pytest
 
+import adapters.inspect as inspectors
 from adapters import registry
 from adapters.base import RuntimeAdapter
 from bus.errors import ErrorCode, ModelForgeError
@@ -88,3 +93,39 @@ def test_what_is_warmed_ahead_can_be_executed_here(monkeypatch: pytest.MonkeyPat
     assert registry.worth_warming(test_double=True) == (registry.TEST_DOUBLE,)
     monkeypatch.setattr(registry, "installed_version", lambda package: None if package == "torch" else "1")
     assert registry.worth_warming() == ()
+
+
+def asked_for() -> Iterator[str]:
+    """Every package that an inspector asks an environment for: in a table of packages, or by a name of its own."""
+    for found in pkgutil.iter_modules(inspectors.__path__, f"{inspectors.__name__}."):
+        module = importlib.import_module(found.name)
+        for table in (value for name, value in vars(module).items() if name.endswith("PACKAGES")):
+            rows = table.values() if isinstance(table, dict) else [table]
+            yield from (package for row in rows for package in row)
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Attribute(attr="packages"), attr="get"),
+                    args=[ast.Constant(value=str(package)), *_],
+                ):
+                    yield package
+                case ast.Compare(left=ast.Constant(value=str(package)), comparators=[ast.Attribute(attr="packages")]):
+                    yield package
+                case _:
+                    continue
+
+
+@pytest.mark.req("A8", "A10")
+def test_a_node_reports_every_package_that_an_inspector_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else an installed package would be called missing."""
+    asked = set(asked_for())
+    assert asked >= {"torch", "sentencepiece", "torchvision", "vllm", "hqq", "nvidia-cuda-runtime-cu12"}
+    monkeypatch.setattr(registry, "installed_version", lambda _package: "1")
+    reported = registry.runtime_environment().packages
+    assert asked - set(reported) == set()
+    entries = registry.entries()
+    assert {name for entry in entries for name in (entry.distribution, *entry.requires)} - set(reported) == set()
+    monkeypatch.undo()
+    assert set(registry.runtime_environment().packages) == {
+        package for package in reported if registry.installed_version(package) is not None
+    }
