@@ -116,6 +116,31 @@ def test_paths_are_taken_apart_and_put_together_as_text(path: str, folder: str) 
     assert indexed.in_folder(folder) == {path.rpartition("/")[2]}
     parts = folder.split("/") if folder != "." else []
     assert indexed.folders == {".", *("/".join(parts[:count]) for count in range(1, len(parts) + 1))}
+    assert all(indexed.has_folder(one) for one in indexed.folders)
+    assert not indexed.has_folder(path)
+
+
+def test_members_are_found_by_folder_and_by_ending_among_neighbours_of_like_names() -> None:
+    paths = (
+        "a",
+        "a-b/x.json",
+        "a.d/no",
+        "a/b/y.json",
+        "a/x.json",
+        "a0/z.txt",
+        "a9.txt",
+        "x.tar.json",
+        ".json",
+        "z.txt",
+    )
+    entries = tuple(FileEntry(path=path, size_bytes=1, sha256=sha256_hex(b"")) for path in paths)
+    indexed = subject({}, manifest=Manifest(files=entries))
+    assert indexed.in_folder("a") == {"x.json"}
+    assert indexed.in_folder(".") == {"a", "a9.txt", "x.tar.json", ".json", "z.txt"}
+    assert indexed.in_folder("a/b/y.json") == set()
+    assert [indexed.has_folder(name) for name in ("a", "a/b", "a.d", "z", "a/x")] == [True, True, True, False, False]
+    assert indexed.ending_with(".json") == [".json", "a-b/x.json", "a/b/y.json", "a/x.json", "x.tar.json"]
+    assert indexed.ending_with("", ".txt") == ["a", "a.d/no", "a0/z.txt", "a9.txt", "z.txt"]
 
 
 json_values = st.recursive(

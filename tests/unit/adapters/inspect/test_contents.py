@@ -192,3 +192,35 @@ def test_a_header_that_claims_too_much_is_corrupt_and_no_crash() -> None:
         "WEIGHTS_CORRUPT",
         "NO_WEIGHTS",
     ]
+
+
+@pytest.mark.req("A3", "A9")
+@pytest.mark.parametrize("name", ["sentence_transformers", "transformers", "vllm", "llama_cpp", "diffusers", "custom"])
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"more/model.safetensors": safetensors_bytes()},
+        {"more/m.gguf": gguf_bytes()},
+        {"more/old.bin": PLAIN},
+        {"more/new.bin": zipped("archive/data.pkl", PLAIN)},
+        {
+            "more/model.safetensors.index.json": json.dumps({"weight_map": {"w": "part"}}).encode(),
+            "more/part": b"no weights at all",
+        },
+    ],
+)
+def test_weights_of_which_no_header_is_known_are_never_passed(name: str, files: dict[str, bytes]) -> None:
+    """A record may be left out when the evidence is full, or by a node that says less than it read."""
+    said = {"weights": (), "notes": ()}
+    found = only(inspect(subject(files, {"adapter": name}, evidence=said)), Code.EVIDENCE_INCOMPLETE)
+    assert found.severity == "blocker"
+    assert max(files, key=len).replace("model.safetensors.index.json", "part") in found.message
+
+
+def test_the_same_tensors_under_another_name_are_a_copy_and_other_tensors_a_stray() -> None:
+    files = transformers_files(**{"other.safetensors": safetensors_bytes(name="v")})
+    files["copy.safetensors"] = files["model.safetensors"]
+    inspection = inspect(subject(files))
+    copy, stray = only(inspection, Code.DUPLICATE_WEIGHTS), only(inspection, Code.SHARD_UNINDEXED)
+    assert copy.message == "model.safetensors is loaded; the same weights beside it are not: copy.safetensors"
+    assert stray.message == "model.safetensors is loaded; not loaded: other.safetensors"
