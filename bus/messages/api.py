@@ -106,11 +106,12 @@ class ProfileRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=Tr
 
 
 class AssessRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Assess a set under a profile on a node."""
+    """Assess a set under a profile on a node, at one of its places there; the first by name when none is given."""
 
     set_digest: Line
     profile: Line
     node: Name
+    location: Line | None = None
 
 
 class AssessmentsRequest(Record, forbid_unknown_fields=True, frozen=True, kw_only=True):

@@ -115,6 +115,8 @@ class Assessment(Record, frozen=True, kw_only=True):
     `stale_because`, `approvals` and `proof` are derived at every read, never stored (A18).
 
     Attributes:
+        profile_version: which contents of that name; `NAME@VERSION` addresses exactly them.
+        location: the place below the node's artifact root that was assessed, and that a probe loads from.
         facts: the snapshot that the fingerprint is made of, each fact by its name.
         hardware: the node's hardware as it was.
         declared, proof: what the runtime says of itself, and what was proven here (A2).
@@ -124,6 +126,8 @@ class Assessment(Record, frozen=True, kw_only=True):
     set_digest: Digest
     profile_id: Digest
     profile_name: str
+    profile_version: Positive = 1
+    location: str | None = None
     node: Name
     environment_id: Digest
     adapter: str
