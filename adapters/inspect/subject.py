@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -104,10 +103,13 @@ class Subject:
     @cached_property
     def by_format(self) -> dict[str, tuple[str, ...]]:
         """The members by what their bytes are (`FileFormat`), sorted by path."""
-        found: defaultdict[str, list[str]] = defaultdict(list)
+        found: dict[str, list[str]] = {}
+        last, here = "", found.setdefault("", [])
         for path, format_ in self.evidence.formats.items():
-            found[format_].append(path)
-        return {format_: tuple(sorted(paths)) for format_, paths in found.items()}
+            if format_ != last:
+                last, here = format_, found.setdefault(format_, [])
+            here.append(path)
+        return {format_: tuple(sorted(paths)) for format_, paths in found.items() if paths}
 
     @cached_property
     def pickles(self) -> dict[str, tuple[PickleFacts, ...]]:
@@ -136,9 +138,10 @@ class Subject:
         """Names of the members that lie directly in `folder`."""
         key = (Subject.in_folder, folder)
         if key not in self.worked_out:
-            first = "" if folder == ROOT else f"{folder}/"
-            names = [path[len(first) :] for path in self._below(folder)]
-            self.worked_out[key] = frozenset(name for name in names if "/" not in name)
+            names = self._below(folder)
+            if folder != ROOT:
+                names = [path[len(folder) + 1 :] for path in names]
+            self.worked_out[key] = frozenset([name for name in names if "/" not in name])
         found: frozenset[str] = self.worked_out[key]
         return found
 
