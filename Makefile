@@ -7,6 +7,7 @@ STAMP := $(VENV)/.setup-complete
 # Two test processes: the suite is laid out for two cores, and a third would only make real children slower.
 WORKERS ?= 2
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check format bench ledger docs clean
@@ -48,8 +49,8 @@ format: $(STAMP) ## Put the code into the one layout, and mend what the linter c
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-bench: $(STAMP) ## Rows beside their baselines in the same run; writes benchmarks/results/latest.json.
-	@$(BIN)/python -P -m benchmarks
+bench: $(STAMP) ## Rows beside their baselines in the same run; BENCH_ARGS=--keep updates the tracked results.
+	@$(BIN)/python -P -m benchmarks $(BENCH_ARGS)
 
 ledger: $(STAMP) ## Which tests prove which requirement.
 	@$(BIN)/python -P tests/house/ledger.py
