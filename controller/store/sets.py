@@ -117,12 +117,6 @@ def place_on(tx: Tx, digest: str, node: str, path: str | None = None) -> SetLoca
     return None if row is None else _location(row)
 
 
-def location_on(tx: Tx, digest: str, node: str) -> str | None:
-    """The set's registered relative location on this node, if it lies there (spec A5, P5)."""
-    place = place_on(tx, digest, node)
-    return None if place is None else place.path
-
-
 def lies_at(tx: Tx, digest: str, node: str, path: str) -> bool:
     """Is this set what the newest word on the place says?"""
     return at_place(tx, node, path) == digest
