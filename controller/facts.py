@@ -54,6 +54,7 @@ _PARTS: Final = {
     "set notes": "notes",
     "set formats": "formats",
     "set pickles": "pickles",
+    "set problems": "problems",
 }
 _FIRST_SCANNER: Final = "scan.1"
 
@@ -142,6 +143,7 @@ class _RawEvidence(msgspec.Struct, frozen=True):
     notes: msgspec.Raw = msgspec.Raw(b"[]")
     formats: msgspec.Raw = msgspec.Raw(b"{}")
     pickles: msgspec.Raw = msgspec.Raw(b"[]")
+    problems: msgspec.Raw = msgspec.Raw(b"{}")
     scanner: str = ""
 
 

@@ -13,9 +13,25 @@ from typing import Any, Final
 
 from bus.text import clean_line
 
-MAX_DOCUMENT_BYTES: Final = 1024 * 1024
+MAX_DOCUMENT_BYTES: Final = 4 * 1024 * 1024
 MAX_DEPTH: Final = 32
-MAX_KEPT_ITEMS: Final = 256
+MAX_KEPT_ITEMS: Final = 4_096
+MAX_BULK_ITEMS: Final = 256
+# Tables of labels and tokens: no rule asks for one of their entries, so they may be cut without a word.
+BULK_KEYS: Final = frozenset(
+    {
+        "added_tokens_decoder",
+        "additional_special_tokens",
+        "alignment_heads",
+        "extra_special_tokens",
+        "id2label",
+        "label2id",
+        "lang_to_id",
+        "suppress_tokens",
+        "begin_suppress_tokens",
+        "trained_betas",
+    }
+)
 MAX_KEPT_CHARS: Final = 512
 # What a document may hold at all: as Python objects, values are a hundred times as large as their commas.
 MAX_VALUES: Final = 2_000_000
@@ -83,18 +99,42 @@ def _float(text: str) -> float:
 
 
 def pruned(value: Any, max_items: int = MAX_KEPT_ITEMS, *, depth: int = MAX_DEPTH) -> Any:
-    """`value` cleaned and cut for keeping: texts to `MAX_KEPT_CHARS`, lists and objects to `max_items`, deep ones away."""
+    """`value` cleaned and cut for keeping: texts to `MAX_KEPT_CHARS`, lists and objects to `max_items`, deep ones away.
+
+    What stands under one of `BULK_KEYS` is cut to `MAX_BULK_ITEMS`. Whether anything else was lost says `is_cut`.
+    """
     if isinstance(value, str):
         return clean_line(value, MAX_KEPT_CHARS)
     if isinstance(value, dict | list) and depth <= 0:
         # Only what another machine sent can be as deep: `parse_json` refuses it.
         return None
     if isinstance(value, dict):
-        kept = list(value.items())[:max_items]
-        return {clean_line(str(key), MAX_KEPT_CHARS): pruned(item, max_items, depth=depth - 1) for key, item in kept}
+        return _pruned_object(value, max_items, depth)
     if isinstance(value, list):
         return [pruned(item, max_items, depth=depth - 1) for item in value[:max_items]]
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         # msgspec and SQLite end at 64 bits; a number beyond is kept as its text.
         return clean_line(str(value)[:MAX_KEPT_CHARS], MAX_KEPT_CHARS)
     return value
+
+
+def _pruned_object(value: dict[str, Any], max_items: int, depth: int) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for key, item in list(value.items())[:max_items]:
+        name = clean_line(str(key), MAX_KEPT_CHARS)
+        if name == key or name not in value:
+            # Else a key with a control character in it would take the place of the one that the runtime reads.
+            inner = min(max_items, MAX_BULK_ITEMS) if name in BULK_KEYS else max_items
+            kept[name] = pruned(item, inner, depth=depth - 1)
+    return kept
+
+
+def is_cut(value: Any) -> bool:
+    """Does `pruned` lose an item of this document that a rule may ask for, or a key that only looks like another?"""
+    if isinstance(value, dict):
+        if len(value) > MAX_KEPT_ITEMS or any(clean_line(key, MAX_KEPT_CHARS) != key for key in value):
+            return True
+        return any(is_cut(item) for key, item in value.items() if key not in BULK_KEYS)
+    if isinstance(value, list):
+        return len(value) > MAX_KEPT_ITEMS or any(is_cut(item) for item in value)
+    return False

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final
 from msgspec.structs import replace
 
 from adapters.formats.cleaning import MAX_CHARS, clean_pickle, clean_weights
-from adapters.formats.documents import MAX_DOCUMENT_BYTES, MAX_KEPT_ITEMS, DocumentProblem, parse_json, pruned
+from adapters.formats.documents import MAX_DOCUMENT_BYTES, MAX_KEPT_ITEMS, DocumentProblem, is_cut, parse_json, pruned
 from adapters.formats.pickles import pickle_facts
 from adapters.formats.shards import MAX_SHARDS, ShardBook, is_index, reduced_index, weight_map
 from adapters.formats.sniff import sniff_file
@@ -60,6 +60,13 @@ DOCUMENTS: Final = frozenset(
     }
 )
 TOKENIZER: Final = "tokenizer.json"
+# Words of `SetEvidence.problems`.
+UNREADABLE: Final = "unreadable"
+CUT: Final = "cut"
+TOO_LARGE: Final = "too_large"
+LEFT_OUT: Final = "left_out"
+PICKLE_LEFT_OUT: Final = "pickle_left_out"
+PROBLEMS: Final = frozenset({UNREADABLE, CUT, TOO_LARGE, LEFT_OUT, PICKLE_LEFT_OUT})
 # Looked into for pickles whatever they are called. A zip without one, or an array of numbers, gives none.
 _MAY_HOLD_PICKLES: Final = PICKLES | {FileFormat.ZIP, FileFormat.NUMPY}
 # Loaders of these names unpack what is compressed, so that what cannot be read is a finding too.
@@ -89,6 +96,7 @@ class EvidenceCollector:
         self._formats: dict[str, str] = {}
         self._pickles: list[PickleFacts] = []
         self._notes: list[str] = []
+        self._problems: dict[str, str] = {}
         self._shards = ShardBook()
         self._kept = _Budget(MAX_KEPT_BYTES)
         self._formats_kept = _Budget(MAX_FORMATS_BYTES)
@@ -105,7 +113,7 @@ class EvidenceCollector:
         if self._formats_kept.takes(len(path.encode("utf-8", "replace")) + len(found) + 6):
             self._formats[path] = found.value
         else:
-            self._note("the formats of the last members were left out, the evidence is full")
+            self._problem(path, LEFT_OUT, "the formats of the last members were left out, the evidence is full")
         name = path.rpartition("/")[2]
         if is_index(name) or name in DOCUMENTS or name == TOKENIZER:
             self._add_document(path, file, size_bytes, found)
@@ -125,6 +133,7 @@ class EvidenceCollector:
             formats=dict(sorted(self._formats.items())),
             pickles=tuple(sorted(self._pickles, key=lambda facts: (facts.path, facts.member))),
             scanner=SCANNER,
+            problems=dict(sorted(self._problems.items())),
         )
 
     def _add_document(self, path: str, file: BinaryIO, size_bytes: int, found: FileFormat) -> None:
@@ -133,7 +142,7 @@ class EvidenceCollector:
         if name == TOKENIZER:
             max_bytes = MAX_TOKENIZER_BYTES
         if size_bytes > max_bytes:
-            self._note(f"{path}: not read, it is larger than {max_bytes} bytes")
+            self._problem(path, TOO_LARGE, f"{path}: not read, it is larger than {max_bytes} bytes")
             return
         data = file.read(max_bytes + 1)
         if name == TOKENIZER:
@@ -144,9 +153,11 @@ class EvidenceCollector:
             document = parse_json(data, max_bytes=max_bytes)
         except DocumentProblem as problem:
             says = None if found is FileFormat.JSON else problem_of(found)
-            self._note(f"{path}: not read, {says or problem}")
+            self._problem(path, UNREADABLE, f"{path}: not read, {says or problem}")
             return
         if not is_index(name):
+            if is_cut(document):
+                self._problem(path, CUT, f"{path}: not all of it was kept, an object in it has too many or unclean keys")
             self._keep_document(path, pruned(document))
         elif self._keep_document(path, reduced_index(document), _MISMATCH_BYTES):
             mapped = weight_map(document)
@@ -158,7 +169,7 @@ class EvidenceCollector:
         if fits:
             self._documents[path] = kept
         else:
-            self._note(f"{path}: left out, the evidence is full")
+            self._problem(path, LEFT_OUT, f"{path}: left out, the evidence is full")
         return fits
 
     def _add_weights(self, path: str, file: BinaryIO, size_bytes: int, found: FileFormat) -> None:
@@ -166,7 +177,7 @@ class EvidenceCollector:
         if facts is None:
             return
         if len(self._weights) >= MAX_WEIGHTS or not self._kept.takes(len(encode(facts))):
-            self._note(f"{path}: left out, the evidence is full")
+            self._problem(path, LEFT_OUT, f"{path}: left out, the evidence is full")
             return
         self._weights.append(facts)
         if facts.format == "safetensors" and facts.problem is None and not self._shards.add_shard(path, names):
@@ -197,7 +208,13 @@ class EvidenceCollector:
         if fits and len(self._pickles) < MAX_PICKLES:
             self._pickles.append(facts)
         else:
-            self._note(f"{facts.path}: what its pickle does was left out, the evidence is full")
+            what = f"{facts.path}: what its pickle does was left out, the evidence is full"
+            self._problem(facts.path, PICKLE_LEFT_OUT, what)
+
+    def _problem(self, path: str, problem: str, text: str) -> None:
+        """On record for each member, whatever becomes of the note: rules rest on it."""
+        self._problems[path] = problem
+        self._note(text)
 
     def _note(self, text: str) -> None:
         cleaned = str(pruned(text))
@@ -240,4 +257,9 @@ def received(evidence: SetEvidence, members: Collection[str]) -> SetEvidence:
         },
         pickles=tuple(clean_pickle(facts) for facts in evidence.pickles[:MAX_PICKLES] if facts.path in members),
         scanner=clean_line(evidence.scanner, MAX_CHARS),
+        problems={
+            path: problem
+            for path, problem in sorted(evidence.problems.items())
+            if path in members and problem in PROBLEMS
+        },
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from typing import Any, Final
 
+from adapters.formats.evidence import UNREADABLE
 from adapters.inspect.code_checks import remote_code_findings
 from adapters.inspect.codes import FindingCode as Code
 from adapters.inspect.codes import Severity, finding
@@ -95,7 +96,7 @@ def document_findings(subject: Subject, folder: str, but: Container[str] = ()) -
 
 
 def _broken(subject: Subject, path: str) -> bool:
-    return any(note.startswith(f"{path}: not read") and "larger" not in note for note in subject.evidence.notes)
+    return subject.evidence.problems.get(path) == UNREADABLE
 
 
 def sequence_findings(subject: Subject, config: dict[str, Any]) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from adapters.formats.evidence import CUT, LEFT_OUT, PICKLE_LEFT_OUT, TOO_LARGE
 from adapters.inspect.codes import FindingCode as Code
 from adapters.inspect.codes import finding
 from adapters.inspect.subject import Subject, folder_of, member, shown
@@ -15,6 +16,14 @@ _WEIGHTS: Final = (FileFormat.SAFETENSORS, FileFormat.GGUF, FileFormat.PICKLE, F
 # Read as a document by its name, whatever it is; that it is none is a finding of its own.
 _DOCUMENT: Final = ".json"
 _INDEX: Final = ".index.json"
+# Vocabularies of some models are larger than any document; of them, presence is what counts.
+_TOKENIZER: Final = "tokenizer.json"
+_UNKNOWN: Final = {
+    CUT: "not all of a document is known, and what is missing may decide",
+    TOO_LARGE: "a document is too large to be read, and may decide",
+    LEFT_OUT: "there was no room to keep what was read of",
+    PICKLE_LEFT_OUT: "there was no room to keep what the pickle does of",
+}
 
 
 def set_findings(subject: Subject) -> Iterator[Finding]:
@@ -28,10 +37,23 @@ def set_findings(subject: Subject) -> Iterator[Finding]:
     yield from _quarantine_findings(subject)
     for note in subject.evidence.notes:
         yield finding(Code.EVIDENCE_INCOMPLETE, "warning", note, "scan notes")
+    yield from _problem_findings(subject)
     unknown = _unread_weights(subject)
     if unknown:
         message = f"nothing is known of the headers of weights, which may be corrupt: {shown(unknown)}"
         yield finding(Code.EVIDENCE_INCOMPLETE, "blocker", message, "weight headers")
+
+
+def _problem_findings(subject: Subject) -> Iterator[Finding]:
+    """What the scan could not keep may be the very thing that decides: nothing is claimed of such a set (spec A4, A9)."""
+    for problem, words in _UNKNOWN.items():
+        paths = sorted(
+            path
+            for path, found in subject.evidence.problems.items()
+            if found == problem and not (problem == TOO_LARGE and path.endswith(_TOKENIZER))
+        )
+        if paths:
+            yield finding(Code.EVIDENCE_INCOMPLETE, "blocker", f"{words}: {shown(paths)}", "scan evidence: problems")
 
 
 def _unread_weights(subject: Subject) -> list[str]:

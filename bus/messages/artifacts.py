@@ -132,6 +132,8 @@ class SetEvidence(Record, frozen=True, kw_only=True):
     Attributes:
         formats: `FileFormat` of every member by its bytes.
         scanner: which rules made this evidence; empty for a version before 2.
+        problems: members of which something is not known, by path: `unreadable` (a document that is none), `cut`,
+            `too_large`, `left_out` (there was no room), `pickle_left_out`. The notes say it in words, and are bounded.
     """
 
     documents: dict[str, Any] = {}
@@ -140,6 +142,7 @@ class SetEvidence(Record, frozen=True, kw_only=True):
     formats: dict[str, str] = {}
     pickles: tuple[PickleFacts, ...] = ()
     scanner: str = ""
+    problems: dict[str, str] = {}
 
 
 class SetLocation(Record, frozen=True, kw_only=True):
