@@ -40,6 +40,11 @@ def _config(**changes: Any) -> bytes:
     return dumps({key: value for key, value in {**BERT, **changes}.items() if value is not None})
 
 
+def _config_behind(keys: int, **deciding: Any) -> bytes:
+    """The control's configuration, what decides last of all, behind so many keys that mean nothing."""
+    return _config(**{f"a{number}": number for number in range(keys)}, **deciding)
+
+
 def _old(name: str, changes: Mapping[str, bytes | None], *blockers: str, **more: Any) -> Row:
     """The old control with a change; blocked when it names a blocker."""
     verdict = "blocked" if blockers or more.get("one_of") else "compatible"
@@ -128,8 +133,23 @@ DOCUMENTS: Final = (
     _old("a prompt that is always put before a text",
          {"config_sentence_transformers.json": dumps({"prompts": {"q": "query: "}, "default_prompt_name": "q"})},
          codes=("DEFAULT_PROMPT",)),
-    _old("config larger than any evidence", {"config.json": _config(padding="y" * 3_000_000)},
-         one_of=("CONFIG_UNREADABLE", "EVIDENCE_INCOMPLETE"), codes=("EVIDENCE_INCOMPLETE",)),
+    _old("config larger than any evidence", {"config.json": _config(padding="y" * 5_000_000)},
+         "EVIDENCE_INCOMPLETE", "CONFIG_UNREADABLE"),
+    _old("a quantization behind three hundred other keys",
+         {"config.json": _config_behind(300, quantization_config={"quant_method": "gptq", "bits": 4})},
+         one_of=("QUANTIZATION_NOT_DECLARED", "QUANTIZED_WEIGHTS")),
+    _old("keys beyond any count",
+         {"config.json": _config_behind(5_000, quantization_config={"quant_method": "gptq", "bits": 4})},
+         one_of=("EVIDENCE_INCOMPLETE", "CONFIG_UNREADABLE")),
+    _old("a key that only looks like the one that decides",
+         {"config.json": _config(**{"transformers_weights": "other.bin", "transformers_weights\x07": ""})},
+         "LOADER_OPTION_REFUSED", codes=("EVIDENCE_INCOMPLETE",)),
+    _old("a tokenizer config with code, too large to be read",
+         {"tokenizer_config.json": dumps({"padding": "y" * 5_000_000, "auto_map": {"AutoTokenizer": ["org/repo--t.T", None]}})},
+         "EVIDENCE_INCOMPLETE"),
+    _old("a broken document behind a hundred and twenty others",
+         {**{f"copies/{number:03}/config.json": b"{" for number in range(120)}, "tokenizer_config.json": b"[" * 40},
+         "CONFIG_UNREADABLE"),
     # The library loads it, and fills eleven of twelve layers at random.
     _old("config of a deeper model", {"config.json": _config(num_hidden_layers=12)}, codes=("WEIGHTS_INCOMPLETE",)),
     _old("adapter_config.json", {"adapter_config.json": dumps({"peft_type": "LORA", "base_model_name_or_path": "org/base"})},

@@ -89,10 +89,40 @@ def test_lists_texts_numbers_and_depth_are_cut() -> None:
     deep: Any = "end"
     for _ in range(documents.MAX_DEPTH + 5):
         deep = [deep]
-    kept = pruned({"long": ["x"] * 1_000, "text": "y" * 1_000, "number": 2**70, "deep": deep, "esc": "\x1b[31mred"})
+    kept = pruned(
+        {
+            "long": ["x"] * 10_000,
+            "id2label": {str(number): "x" for number in range(1_000)},
+            "text": "y" * 1_000,
+            "number": 2**70,
+            "deep": deep,
+            "esc": "\x1b[31mred",
+        }
+    )
 
     assert len(kept["long"]) == documents.MAX_KEPT_ITEMS
+    assert len(kept["id2label"]) == documents.MAX_BULK_ITEMS
     assert len(kept["text"]) == documents.MAX_KEPT_CHARS
     assert kept["number"] == str(2**70)
     assert kept["esc"] == "red"
     assert "end" not in json.dumps(kept["deep"])
+
+
+@pytest.mark.parametrize(
+    ("document", "cut"),
+    [
+        ({"a": 1, "b": [1] * 300}, False),
+        ({"id2label": {str(number): "x" for number in range(10_000)}}, False),
+        ({str(number): 0 for number in range(documents.MAX_KEPT_ITEMS + 1)}, True),
+        ({"text_config": {str(number): 0 for number in range(documents.MAX_KEPT_ITEMS + 1)}}, True),
+        ([{"a": [0] * (documents.MAX_KEPT_ITEMS + 1)}], True),
+        ({"auto_map": 1, "auto_map\x07": 2}, True),
+    ],
+)
+def test_a_document_that_lost_what_may_decide_is_known_as_cut(document: Any, cut: bool) -> None:
+    assert documents.is_cut(document) is cut
+
+
+def test_a_key_that_only_looks_like_another_never_takes_its_place() -> None:
+    assert pruned({"auto_map": "real", "auto_map\x07": None})["auto_map"] == "real"
+    assert pruned({"auto_map\x07": None, "auto_map": "real"})["auto_map"] == "real"
