@@ -72,6 +72,8 @@ def _apply(connection: sqlite3.Connection, step: Migration) -> None:
     """
     enforced = _pragma(connection, "foreign_keys")
     connection.execute("PRAGMA foreign_keys = OFF")  # has no effect inside a transaction
+    # SQLite has it by itself from 3.41 on only.
+    connection.create_function("unhex", 1, _unhex, deterministic=True)
     script = (
         f"BEGIN IMMEDIATE;\n{step.sql}\nPRAGMA application_id = {APPLICATION_ID};\n"
         f"PRAGMA user_version = {step.number};\n"
@@ -89,6 +91,14 @@ def _apply(connection: sqlite3.Connection, step: Migration) -> None:
         raise
     finally:
         connection.execute(f"PRAGMA foreign_keys = {enforced}")
+
+
+def _unhex(text: object) -> bytes | None:
+    """As SQLite's own: NULL for what is no hexadecimal text."""
+    try:
+        return bytes.fromhex(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
 
 
 def _check_references(connection: sqlite3.Connection, step: Migration) -> None:

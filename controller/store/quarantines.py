@@ -1,13 +1,13 @@
 """Quarantined bytes: which they are, which sets have them, and what lets a set through (spec A4).
 
-A quarantine counts for every set that has a member of these bytes. Which sets those are stands in a table of its own,
-filled when bytes are quarantined and when a set is recorded: a read never looks through a manifest.
+A quarantine counts for every set that has a member of these bytes. Which sets have which bytes is an index that grows
+with each recorded set, and which sets are concerned is a table of its own, filled when bytes are quarantined and when a
+set is recorded: neither a quarantine nor a read ever looks through a manifest.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -17,10 +17,8 @@ from controller.store import approvals
 from controller.store.rows import Row, optional_time, time_of
 from controller.store.tx import Tx
 
-# Manifests in memory at once while the sets that have certain bytes are looked for.
-MANIFESTS_A_PAGE: Final = 50
-# A quotation mark inside a path is escaped in JSON, so this finds members' digests and nothing that a path says.
-_MEMBER: Final = re.compile(r'"sha256":"([0-9a-f]{64})"')
+# Sets that are named to the caller for each of the bytes; the quarantine counts for all.
+MAX_NAMED_SETS: Final = 1_000
 
 
 def of_sha256(tx: Tx, sha256: str) -> Quarantine | None:
@@ -55,6 +53,8 @@ def insert(
 ) -> tuple[tuple[Quarantine, ...], dict[str, list[str]]]:
     """Quarantine bytes that were not, and mark every set that has them: what was made, and which of it each set has.
 
+    All sets are marked; for each of the bytes at most `MAX_NAMED_SETS` are named, `digest` among them.
+
     Args:
         tx: the transaction.
         digest: the set in which the bytes were found first.
@@ -74,26 +74,23 @@ def insert(
             at=tx.at,
         )
     marked: dict[str, list[str]] = {}
-    for other, manifest in _manifests(tx):
-        for sha256 in sorted(members.keys() & set(_MEMBER.findall(manifest))):
-            tx.run("quarantines.mark", set_digest=other, sha256=sha256)
-            marked.setdefault(other, []).append(sha256)
+    for sha256 in sorted(members):
+        key = bytes.fromhex(sha256)
+        tx.run("quarantines.mark_sets", sha256=sha256, key=key)
+        for row in tx.all("quarantines.sets_with", key=key, first=digest, limit=MAX_NAMED_SETS):
+            marked.setdefault(row["set_digest"], []).append(sha256)
     return tuple(found for sha256 in members if (found := of_sha256(tx, sha256)) is not None), marked
 
 
 def mark(tx: Tx, digest: str, manifest: Manifest) -> None:
-    """A new set: note which of its members are quarantined already."""
+    """A new set: add its members to the index, and note which of them are quarantined already."""
+    members = {file.sha256 for file in manifest.files}
+    tx.run("quarantines.number_set", set_digest=digest)
+    # One statement for all, in the order of the index.
+    tx.run("quarantines.index_members", set_digest=digest, digests=bytes.fromhex("".join(sorted(members))))
     known = {row["sha256"] for row in tx.all("quarantines.digests")}
-    for sha256 in known & {file.sha256 for file in manifest.files}:
+    for sha256 in known & members:
         tx.run("quarantines.mark", set_digest=digest, sha256=sha256)
-
-
-def _manifests(tx: Tx) -> Iterator[tuple[str, str]]:
-    after = ""
-    while rows := tx.all("quarantines.manifests", after=after, limit=MANIFESTS_A_PAGE):
-        for row in rows:
-            yield row["digest"], row["manifest"]
-        after = rows[-1]["digest"]
 
 
 def _quarantine(row: Row, released_by: str | None) -> Quarantine:

@@ -275,6 +275,17 @@ CREATE TABLE quarantined_members (
     PRIMARY KEY (set_digest, sha256)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE numbered_sets (
+    number     INTEGER PRIMARY KEY,
+    set_digest TEXT NOT NULL UNIQUE REFERENCES artifact_sets (digest)
+) STRICT;
+
+CREATE TABLE set_members (
+    sha256 BLOB NOT NULL CHECK (length(sha256) = 32),
+    number INTEGER NOT NULL REFERENCES numbered_sets (number),
+    PRIMARY KEY (sha256, number)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE scan_expectations (
     scan_id       TEXT PRIMARY KEY REFERENCES scans (id),
     kind          TEXT NOT NULL CHECK (kind IN ('sha256sum', 'openssf_signature')),

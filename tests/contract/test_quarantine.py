@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any, Literal
 
@@ -213,7 +214,7 @@ async def test_a_path_that_looks_like_a_digest_is_not_taken_for_a_member(tmp_pat
         assert (await shown(lab, other)).quarantined == ()
 
 
-async def test_a_thousand_sets_are_looked_through_page_by_page(tmp_path: Path) -> None:
+async def test_every_set_is_marked_and_the_trail_names_the_first(tmp_path: Path) -> None:
     async with open_lab(tmp_path) as lab:
         await lab.hello()
         digest = await lab.scan()
@@ -221,7 +222,7 @@ async def test_a_thousand_sets_are_looked_through_page_by_page(tmp_path: Path) -
 
         def fill(tx: Any) -> list[str]:
             made = []
-            for number in range(quarantines.MANIFESTS_A_PAGE * 3 + 1):
+            for number in range(150):
                 entry = msgspec.structs.replace(weights, path=f"w-{number}")
                 manifest = Manifest(files=(entry,))
                 sets.put(tx, manifest.digest(), manifest, SetEvidence())
@@ -234,3 +235,42 @@ async def test_a_thousand_sets_are_looked_through_page_by_page(tmp_path: Path) -
         assert {row["set_digest"] for row in marked} == {digest, *made}
         trail = await lab.call("audit.list", api.AuditRequest(limit=1_000))
         assert sum(entry.what == "quarantined" for entry in trail.entries) == 100, "the trail is bounded"
+
+
+async def test_a_quarantine_reads_no_manifest_and_names_a_bounded_number_of_sets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantines, "MAX_NAMED_SETS", 3)
+    async with open_lab(tmp_path) as lab:
+        await lab.hello()
+        made = [await lab.scan(model_files(NOTICE=str(number).encode()), f"{number}") for number in range(5)]
+        weights = await weights_of(lab, made[4])
+
+        def without_manifests(tx: Any) -> dict[str, list[str]]:
+            def allow(_action: int, table: str | None, column: str | None, *_: str | None) -> int:
+                return sqlite3.SQLITE_DENY if (table, column) == ("artifact_sets", "manifest") else sqlite3.SQLITE_OK
+
+            tx._connection.set_authorizer(allow)
+            try:
+                with pytest.raises(sqlite3.DatabaseError, match="manifest"):
+                    sets.manifest(tx, made[4])
+                reasons = {weights.sha256: "why"}
+                _, marked = quarantines.insert(tx, made[4], {weights.sha256: weights.path}, reasons, "user:alice")
+                return marked
+            finally:
+                tx._connection.set_authorizer(None)
+
+        marked = await lab.store.write(without_manifests)
+        assert list(marked) == [made[4], made[0], made[1]], "the set in which they were found, and the oldest others"
+        rows = await lab.rows("SELECT set_digest FROM quarantined_members")
+        assert {row["set_digest"] for row in rows} == set(made), "what is not named is quarantined all the same"
+
+
+async def test_each_of_the_bytes_of_a_set_stands_in_the_index_once(tmp_path: Path) -> None:
+    async with open_lab(tmp_path) as lab:
+        await lab.hello()
+        digest = await lab.scan(model_files(**{"again/model.safetensors": b"same", "model.safetensors": b"same"}))
+        manifest = await lab.store.read(lambda tx: sets.manifest(tx, digest))
+        rows = await lab.rows("SELECT lower(hex(sha256)) AS sha256 FROM set_members")
+        assert [row["sha256"] for row in rows] == sorted({file.sha256 for file in manifest.files})
+        assert len(rows) == len(manifest.files) - 1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from bus.errors import ErrorCode, ModelForgeError
-from controller.store import migrate
+from controller.store import migrate, quarantines
 from controller.store.connection import Store
 from controller.store.tx import Tx
 
@@ -97,6 +98,35 @@ async def test_a_ledger_whose_tables_are_made_anew_keeps_rows_references_and_rul
                 await store.write(lambda tx, sql=sql: tx._connection.execute(sql))  # type: ignore[misc]
 
 
+@pytest.mark.req("A5")
+async def test_bytes_of_sets_that_were_recorded_before_can_be_quarantined(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    same, other = "ab" * 32, "0c" * 32
+    manifests = (
+        {
+            "files": [
+                {"path": "a", "sha256": same},
+                {"path": "b", "sha256": same},
+                {"path": f'"{other}', "sha256": "1" * 64},
+            ]
+        },
+        {"files": [{"path": "a", "sha256": other}]},
+        {"files": [{"path": "x", "sha256": other}, {"path": "y", "sha256": same}]},
+    )
+    rows = ", ".join(
+        f"('sha256:{number}', '{json.dumps(manifest)}', '{{}}', 1, 2, '2026-01-01')"
+        for number, manifest in enumerate(manifests, 1)
+    )
+    ledger_of_schema_3(path, f"INSERT INTO artifact_sets VALUES {rows}")  # noqa: S608 -- the test's own rows
+    async with await Store.open(path) as store:
+        _, marked = await store.write(
+            lambda tx: quarantines.insert(tx, "sha256:3", {same: "y"}, {same: "why"}, "user:alice")
+        )
+        assert marked == {"sha256:1": [same], "sha256:3": [same]}
+        members = await store.read(lambda tx: tx._connection.execute("SELECT count(*) FROM set_members").fetchone()[0])
+        assert members == 5
+
+
 @pytest.mark.req("D2")
 @pytest.mark.parametrize(
     ("broken", "words"),
@@ -107,6 +137,10 @@ async def test_a_ledger_whose_tables_are_made_anew_keeps_rows_references_and_rul
         (
             "INSERT INTO set_locations VALUES ('local', 'c', 'sha256:gone', 'scn-3', '2026-01-01')",
             "a row of set_locations",
+        ),
+        (
+            """INSERT INTO artifact_sets VALUES ('sha256:1', '{"files": [{"sha256": "no"}]}', '{}', 1, 2, '2026-01-01')""",
+            "breaks a rule",
         ),
     ],
 )

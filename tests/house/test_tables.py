@@ -69,6 +69,7 @@ def test_a_row_says_what_happened_and_what_to_do(code: ErrorCode) -> None:
 
 def ledger() -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.create_function("unhex", 1, bytes.fromhex)  # SQLite has it by itself from 3.41 on only
     for path in MIGRATIONS:
         connection.executescript(repo.text(path))
     return connection

@@ -131,6 +131,26 @@ CREATE TABLE quarantined_members (
     PRIMARY KEY (set_digest, sha256)
 ) STRICT, WITHOUT ROWID;
 
+-- Which sets have certain bytes. Sets are numbered for it, as a digest in every row would make it two and a half times as large.
+CREATE TABLE numbered_sets (
+    number     INTEGER PRIMARY KEY,
+    set_digest TEXT NOT NULL UNIQUE REFERENCES artifact_sets (digest)
+) STRICT;
+
+CREATE TABLE set_members (
+    sha256 BLOB NOT NULL CHECK (length(sha256) = 32),
+    number INTEGER NOT NULL REFERENCES numbered_sets (number),
+    PRIMARY KEY (sha256, number)
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO numbered_sets (set_digest) SELECT digest FROM artifact_sets ORDER BY rowid;
+
+-- In the order of the new table's key, so that it grows at its end only.
+INSERT INTO set_members (sha256, number)
+SELECT DISTINCT unhex(json_extract(file.value, '$.sha256')), numbered.number
+FROM artifact_sets s JOIN numbered_sets numbered ON numbered.set_digest = s.digest, json_each(s.manifest, '$.files') file
+ORDER BY 1, 2;
+
 CREATE TABLE scan_expectations (
     scan_id       TEXT PRIMARY KEY REFERENCES scans (id),
     kind          TEXT NOT NULL CHECK (kind IN ('sha256sum', 'openssf_signature')),

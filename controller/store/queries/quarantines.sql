@@ -20,5 +20,18 @@ WHERE m.set_digest = :set_digest ORDER BY q.quarantined_at, q.sha256;
 SELECT max(q.quarantined_at) AS at FROM quarantined_members m JOIN quarantines q ON q.sha256 = m.sha256
 WHERE m.set_digest = :set_digest;
 
--- name: manifests
-SELECT digest, manifest FROM artifact_sets WHERE digest > :after ORDER BY digest LIMIT :limit;
+-- name: number_set
+INSERT INTO numbered_sets (set_digest) VALUES (:set_digest);
+
+-- name: index_members
+WITH RECURSIVE places (at) AS (SELECT 1 UNION ALL SELECT at + 32 FROM places WHERE at + 32 <= length(:digests))
+INSERT INTO set_members (sha256, number)
+SELECT substr(:digests, at, 32), n.number FROM places, numbered_sets n WHERE n.set_digest = :set_digest;
+
+-- name: mark_sets
+INSERT OR IGNORE INTO quarantined_members (set_digest, sha256)
+SELECT n.set_digest, :sha256 FROM set_members m JOIN numbered_sets n ON n.number = m.number WHERE m.sha256 = :key;
+
+-- name: sets_with
+SELECT n.set_digest FROM set_members m JOIN numbered_sets n ON n.number = m.number
+WHERE m.sha256 = :key ORDER BY n.set_digest IS NOT :first, m.number LIMIT :limit;
