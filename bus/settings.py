@@ -21,6 +21,7 @@ APP: Final = "modelforge"
 CONFIG_VARIABLE: Final = "MODELFORGE_CONFIG"
 # More than every key there is, with room for comments.
 MAX_FILE_BYTES: Final = 1_048_576
+_BEYOND: Final = 2**63
 STATE_VARIABLE: Final = "MODELFORGE_STATE"
 # The whole file is checked by everybody; a section of another process is allowed, an unknown one is not.
 SECTIONS: Final = ("client", "server", "controller", "node", "up")
@@ -80,6 +81,39 @@ def config_file() -> Path | None:
     return default if default.exists() else None
 
 
+def read_toml(path: Path) -> dict[str, Any]:
+    """The document in a TOML file of at most `MAX_FILE_BYTES`; the one way in which the product reads one.
+
+    Numbers have at most 64 bits, as TOML promises: nothing can be made of a longer one, not even a message that shows it.
+
+    Raises:
+        ModelForgeError: CONFIG_UNREADABLE (with line and column for a syntax error, with the key for a number).
+    """
+    try:
+        document = tomllib.loads(read_bounded(path, MAX_FILE_BYTES).decode())
+        _check_numbers(document)
+    except OSError as error:
+        raise ModelForgeError(ErrorCode.CONFIG_UNREADABLE, f"{path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ModelForgeError(ErrorCode.CONFIG_UNREADABLE, f"{path}: {error}") from error
+    except ValueError as error:
+        # The interpreter's own: it makes no number of thousands of digits, and tells its programmer how it would.
+        raise ModelForgeError(ErrorCode.CONFIG_UNREADABLE, f"{path}: a number has more than 64 bits") from error
+    return document
+
+
+def _check_numbers(document: dict[str, Any]) -> None:
+    waiting: list[tuple[str, Any]] = list(document.items())
+    while waiting:
+        where, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [(f"{where}.{key}", inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            waiting += [(where, inner) for inner in value]
+        elif isinstance(value, int) and not -_BEYOND <= value < _BEYOND:
+            raise tomllib.TOMLDecodeError(f"{where}: the number has more than 64 bits")
+
+
 def read_file(path: Path) -> dict[str, Any]:
     """The sections of a configuration file.
 
@@ -87,12 +121,7 @@ def read_file(path: Path) -> dict[str, Any]:
         ModelForgeError: CONFIG_UNREADABLE (with line and column for a syntax error), CONFIG_INVALID for an unknown
             section.
     """
-    try:
-        document = tomllib.loads(read_bounded(path, MAX_FILE_BYTES).decode())
-    except OSError as error:
-        raise ModelForgeError(ErrorCode.CONFIG_UNREADABLE, f"{path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ModelForgeError(ErrorCode.CONFIG_UNREADABLE, f"{path}: {error}") from error
+    document = read_toml(path)
     for section, content in document.items():
         if section not in SECTIONS or not isinstance(content, dict):
             known = ", ".join(SECTIONS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Final
 
@@ -11,9 +10,8 @@ import msgspec
 from adapters import registry
 from adapters.declared import AdapterDeclaration, EnvironmentDeclaration
 from bus.errors import ErrorCode, ModelForgeError
-from bus.files import read_bounded
+from bus.settings import read_toml
 
-MAX_FILE_BYTES: Final = 1_048_576
 _HINT: Final = "Mend the file; `modelforge environment validate FILE` checks it without an agent."
 
 
@@ -24,12 +22,7 @@ def load(path: Path) -> EnvironmentDeclaration:
         ModelForgeError: CONFIG_UNREADABLE when it cannot be read or is no TOML; CONFIG_INVALID, naming the key and the
             rule, for an unknown key, a wrong value or an adapter that this version does not have.
     """
-    try:
-        document = tomllib.loads(read_bounded(path, MAX_FILE_BYTES).decode())
-    except OSError as error:
-        raise ModelForgeError(ErrorCode.CONFIG_UNREADABLE, f"{path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ModelForgeError(ErrorCode.CONFIG_UNREADABLE, f"{path}: {error}") from error
+    document = read_toml(path)
     _refuse_unknown(path, "", document, EnvironmentDeclaration)
     try:
         declared = msgspec.convert(document, EnvironmentDeclaration)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, get_args
 
 import msgspec
 from msgspec import inspect
 
+from bus import settings
 from bus.errors import ErrorCode, ModelForgeError
-from bus.files import read_bounded
 from bus.ids import check_name
 from bus.messages.profiles import AudioSemantics, Budgets, Preprocessing, RuntimeProfile
 from bus.profile_rules import NO_FALLBACK, problems
-from bus.settings import MAX_FILE_BYTES
 
 # Tables of a profile's file, and of which struct their fields are.
 TABLES: Final[dict[str, type[msgspec.Struct]]] = {
@@ -44,12 +42,7 @@ def read_toml(file: Path) -> dict[str, Any]:
     Raises:
         ModelForgeError: CONFIG_UNREADABLE, with line and column for a syntax error.
     """
-    try:
-        return tomllib.loads(read_bounded(file, MAX_FILE_BYTES).decode())
-    except OSError as error:
-        raise ModelForgeError(ErrorCode.CONFIG_UNREADABLE, f"{file}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ModelForgeError(ErrorCode.CONFIG_UNREADABLE, f"{file}: {error}") from error
+    return settings.read_toml(file)
 
 
 def gather(name: str | None, document: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,6 +57,16 @@ def gather(name: str | None, document: Mapping[str, Any], flags: Mapping[str, An
     fields.update(given)
     if name is not None:
         fields["name"] = name
+    return fields
+
+
+def over(stored: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored profile's fields with a file's put over them, tables field by field."""
+    fields = {**stored, **document}
+    for table in TABLES:
+        before, after = stored.get(table), document.get(table)
+        if isinstance(before, dict) and isinstance(after, dict):
+            fields[table] = {**before, **after}
     return fields
 
 
@@ -85,14 +88,24 @@ def told(problem: Problem) -> str:
     return f"{problem.field}: {problem.message}" if problem.field else problem.message
 
 
-def examine(fields: Mapping[str, Any]) -> tuple[RuntimeProfile | None, tuple[Problem, ...]]:
-    """The profile, or everything that is wrong with it."""
+def examine(
+    fields: Mapping[str, Any], *, adapters: Collection[str] = ()
+) -> tuple[RuntimeProfile | None, tuple[Problem, ...]]:
+    """The profile, or everything that is wrong with it; with `adapters`, another one than those is wrong too."""
     wrong = [*_name_problems(fields), *_value_problems(fields, RuntimeProfile, "")]
+    named = fields.get("adapter")
+    if adapters and isinstance(named, str) and named not in adapters:
+        wrong.append(Problem(field="adapter", message=unknown_adapter(named, adapters)))
     if wrong:
         return None, tuple(wrong)
     profile = msgspec.convert(fields, RuntimeProfile)
     broken = tuple(Problem(message=rule) for rule in problems(profile))
     return (None, broken) if broken else (profile, ())
+
+
+def unknown_adapter(named: str, adapters: Collection[str]) -> str:
+    """Why an adapter's name is refused; a runner of one's own has a name in the list, too."""
+    return f"{named!r} is not one of {', '.join(adapters)}; a runner of your own is `custom`"
 
 
 def _name_problems(fields: Mapping[str, Any]) -> Iterator[Problem]:
