@@ -156,8 +156,8 @@ CODES: Final[dict[ErrorCode, CodeInfo]] = {
         _FIX, _ACK, Exit.FAILED),
     ErrorCode.TIMEOUT: _info(
         "A phase took longer than the profile's budget and the child was ended.",
-        "Look for a busy node; or give the phase longer in a new profile, which never changes: "
-        "`modelforge profile create NEWNAME --loading-s N`, then assess again.",
+        "Look for a busy node; or give the phase longer in a new profile with everything else of the old one: "
+        "`modelforge profile create NEWNAME --from PROFILE --loading-s N`, then assess again.",
         _FIX, _ACK, Exit.FAILED),
     ErrorCode.INVALID_OUTPUT: _info(
         "The model answered, but the answer is not a finite, non-empty, repeatable vector.",
@@ -176,9 +176,9 @@ CODES: Final[dict[ErrorCode, CodeInfo]] = {
         "Look for leftover processes on the GPU; raise the tolerance only if the rest is explained.",
         _FIX, _ACK, Exit.FAILED),
     ErrorCode.RUNTIME_INCOMPATIBLE: _info(
-        "This node has no executable adapter, package or device for the profile.",
-        "Choose another profile or node, or install the runtime extra on the node.",
-        _FIX, _ACK, Exit.FAILED),
+        "The node cannot run the profile: no executable adapter, package or device for it, or others than were assessed.",
+        "`modelforge environment show NODE` says what it can run; choose another profile or node, then assess again.",
+        _FIX, _ACK, Exit.REFUSED),
     ErrorCode.ARTIFACT_CHANGED: _info(
         "A file on the node differs from the manifest of the approved set.",
         "Restore the file and scan again, or scan and approve the new set.",
@@ -328,7 +328,8 @@ CODES: Final[dict[ErrorCode, CodeInfo]] = {
         "What was queued goes on while a stack runs; look at it with the noun's `list` or `show` command.", _LATER, _NONE, Exit.INTERRUPTED),
     ErrorCode.EXPECTED_MANIFEST_MISMATCH: _info(
         "The folder does not hold exactly the files that the given list of digests names.",
-        "Copy the named file again from where the list comes from, or give the list that belongs to these files.",
+        "Copy what is missing or different again from where the list comes from and take away what is surplus; "
+        "or give the list of this very folder, with its paths as seen from inside.",
         _FIX, _ACK, Exit.REFUSED),
     ErrorCode.SIGNATURE_INVALID: _info(
         "The model's signature is not one of this key, or cannot be read.",

@@ -23,6 +23,7 @@ _DIGEST_PREFIX: Final = "sha256:"
 NOTHING: Final = "-"
 CUT: Final = "…"
 MAX_CELL_CHARS: Final = 120
+_BELOW: Final = 2
 
 
 def size(value_bytes: int | None) -> str:
@@ -123,8 +124,16 @@ def wrap(text: str, columns: int, *, first: str = "", rest: str = "", lines_max:
         lines.append(line.rstrip())
     if lines_max is None or len(lines) <= lines_max:
         return lines
-    last = lines[lines_max - 1]
-    return [*lines[: lines_max - 1], f"{_beginning(last, columns - 2).rstrip()} {CUT}"]
+    return [*lines[: lines_max - 1], _cut(lines[lines_max - 1], columns, width(rest))]
+
+
+def _cut(line: str, columns: int, prefix: int) -> str:
+    """As many whole words of a line as leave room for the mark; a part of one only where that is all there is."""
+    piece = _beginning(line, columns - 2)
+    if len(piece) < len(line) and line[len(piece)] != " ":
+        blank = piece.rfind(" ")
+        piece = piece[:blank] if blank > prefix else piece
+    return f"{piece.rstrip()} {CUT}"
 
 
 def _beginning(text: str, columns: int) -> str:
@@ -153,18 +162,33 @@ def _cell(value: object) -> str:
     return whole if len(whole) <= MAX_CELL_CHARS else f"{whole[: MAX_CELL_CHARS - 1]}{CUT}"
 
 
-def card(pairs: Iterable[tuple[str, object]], *, indent: int = 2) -> str:
-    """Names and values in two columns; a value of several lines stays in its column."""
+def card(pairs: Iterable[tuple[str, object]], *, indent: int = 2, columns: int | None = None) -> str:
+    """Names and values in two columns; a value of several lines stays in its column.
+
+    `columns`: no line is wider than that, words stay whole; a value with a word that is too long for its column, such
+    as a digest, stands below its name.
+    """
     items = [(name, str(value)) for name, value in pairs]
     if not items:
         return ""
-    columns = max(width(name) for name, _ in items)
+    names = max(width(name) for name, _ in items)
     lines: list[str] = []
     for name, value in items:
-        parts = [clean_line(part) for part in value.split("\n")]
-        lines.append(f"{' ' * indent}{pad(name, columns)}  {parts[0]}".rstrip())
-        lines.extend(f"{' ' * (indent + columns + 2)}{part}".rstrip() for part in parts[1:])
+        label = f"{' ' * indent}{pad(name, names)}  "
+        for number, part in enumerate(clean_line(part) for part in value.split("\n")):
+            lines += _beside(part, label if not number else " " * len(label), indent, columns)
     return "\n".join(lines)
+
+
+def _beside(part: str, label: str, indent: int, columns: int | None) -> list[str]:
+    """One part of a value, beside its name or below it."""
+    if columns is None or width(label) + width(part) <= columns:
+        return [f"{label}{part}".rstrip()]
+    longest = max(width(word) for word in part.split())
+    if longest <= columns - width(label):
+        return wrap(part, columns, first=label, rest=" " * width(label))
+    below = " " * (indent + _BELOW)
+    return [*([label.rstrip()] if label.strip() else []), *wrap(part, columns, first=below, rest=below)]
 
 
 def count(number: int, noun: str) -> str:

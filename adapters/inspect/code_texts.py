@@ -47,11 +47,11 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     ),
     "TASK_NOT_DECLARED": (
         "The adapter does not declare the profile's task.",
-        "Use a profile that fits: `modelforge profile create`.",
+        "Use a profile that fits: `modelforge profile create NEWNAME --from PROFILE --task TASK`.",
     ),
     "MODALITY_NOT_DECLARED": (
         "The adapter does not declare a kind of input that the task needs.",
-        "Use a profile that fits: `modelforge profile create`.",
+        "Use a profile that fits: `modelforge profile create NEWNAME --from PROFILE --task TASK`.",
     ),
     "MODEL_TYPE_NOT_DECLARED": (
         "The installed runtime does not know the model type that the configuration names.",
@@ -99,7 +99,7 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     ),
     "MEMORY_EXCEEDS_LIMIT": (
         "The estimate is above what the profile allows the child process.",
-        "Give the child more in a new profile: `modelforge profile create NEWNAME --memory-limit-mib N`.",
+        "Give the child more in a new profile: `modelforge profile create NEWNAME --from PROFILE --memory-limit-mib N`.",
     ),
     "MEMORY_TIGHT": (
         "The estimate and the margin fit the device, but not what was free when the node last spoke.",

@@ -18,6 +18,7 @@ from modelforge import format as text
 from modelforge.cli.command import App, Command
 from modelforge.cli.hints import after_approval, after_revocation
 from modelforge.cli.names import can_ask, require_digest_or_prefix
+from modelforge.cli.output import columns
 from modelforge.cli.session import with_operator
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def approve() -> None:
     type=click.Choice(get_args(Purpose)),
     default="lab_execution",
     show_default=True,
-    help="What is allowed.",
+    metavar="PURPOSE",
+    help=f"What is allowed: {', '.join(get_args(Purpose)[:-1])} or {get_args(Purpose)[-1]}.",
 )
 @click.option("--confirm", metavar="HEX8", help="First eight digits of the digest, when SET is only its beginning.")
 @click.pass_obj
@@ -66,13 +68,46 @@ def add(app: App, set_: str, reason: str, purpose: Purpose, confirm: str | None)
         _confirm(exact, confirm)
     request = ApproveRequest(set_digest=exact.digest, purpose=purpose, reason=reason)
 
-    async def work(operator: Operator) -> tuple[Approval, tuple[str, ...]]:
+    async def work(operator: Operator) -> tuple[Approval, tuple[str, ...], tuple[str, ...]]:
+        before = await _known(operator)
         approval = await operator.call(verbs.APPROVALS_ADD, request)
-        return approval, await after_approval(operator, approval)
+        said = [_said_before(approval)] if approval.id in before else []
+        if purpose == "pickle":
+            said += await _pickle_limits(operator)
+        return approval, tuple(said), await after_approval(operator, approval, can_ask=can_ask())
 
-    made, hints = with_operator(app, work)
+    made, said, hints = with_operator(app, work)
+    for sentence in said:
+        app.out.note(sentence, "warn")
     app.out.result("approval", made, lambda: _card(made))
     app.next(*hints)
+
+
+async def _known(operator: Operator) -> frozenset[str]:
+    """The approvals that are there already, as far back as one answer goes; none when nobody says."""
+    try:
+        return frozenset(one.id for one in (await operator.call(verbs.APPROVALS_LIST, Page())).approvals)
+    except ModelForgeError:
+        return frozenset()
+
+
+def _said_before(one: Approval) -> str:
+    when = f"approved before by {one.approved_by} at {text.moment(one.approved_at)}"
+    return f"{when}: {one.reason}; that approval stands, and nothing was added"
+
+
+async def _pickle_limits(operator: Operator) -> list[str]:
+    """What this approval does not do, where no adapter that can be executed declares that it loads pickle."""
+    try:
+        nodes = (await operator.call(verbs.NODES_LIST, Page())).nodes
+    except ModelForgeError:
+        nodes = ()
+    runs = [one for node in nodes if node.inventory for one in node.inventory.environment.adapters if one.executable]
+    if any("pickle" in one.formats for one in runs):
+        return []
+    names = sorted({one.name for one in runs})
+    who = f"no adapter that can be executed here ({', '.join(names)})" if names else "no adapter that is known here"
+    return [f"it lifts PICKLE_NOT_APPROVED only: {who} loads pickle at all"]
 
 
 def _confirm(exact: ArtifactSet, confirm: str | None) -> None:
@@ -83,13 +118,28 @@ def _confirm(exact: ArtifactSet, confirm: str | None) -> None:
     """
     wanted = text.short(exact.digest, _CONFIRM_DIGITS)
     if confirm is None and can_ask():
-        confirm = click.prompt(f"Type the first {_CONFIRM_DIGITS} digits of the digest to approve it", err=True)
+        confirm = _ask()
     if confirm is None:
         message = "the beginning of a digest is not enough to approve a set without a terminal"
         raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, message, hint=f"Name the whole digest: {exact.digest}")
     if confirm.strip() != wanted:
         message = "the confirmation differs from the digest; nothing was approved"
         raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, message, set=exact.digest)
+
+
+def _ask() -> str:
+    """What a person types.
+
+    Raises:
+        ModelForgeError: INTERRUPTED, when it is Ctrl-C: then nothing was sent, so nothing goes on.
+    """
+    try:
+        answer: str = click.prompt(f"Type the first {_CONFIRM_DIGITS} digits of the digest to approve it", err=True)
+    except (click.Abort, KeyboardInterrupt) as error:
+        click.echo(err=True)  # Ctrl-C leaves the cursor in the question's line
+        hint = "Nothing was sent; type the command again when you are sure."
+        raise ModelForgeError(ErrorCode.INTERRUPTED, "interrupted; nothing was approved", hint=hint) from error
+    return answer
 
 
 @approve.command("list", cls=Command)
@@ -162,4 +212,4 @@ def _card(one: Approval) -> str:
     ]
     if one.revoked_at is not None:
         pairs += [("revoked", f"{text.moment(one.revoked_at)} by {one.revoked_by}"), ("because", one.revoke_reason)]
-    return text.card(pairs, indent=0)
+    return text.card(pairs, indent=0, columns=columns())

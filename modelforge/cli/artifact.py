@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,17 +9,18 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from bus import verbs
-from bus.errors import Exit
+from bus.errors import ErrorCode, Exit, ModelForgeError
 from bus.ids import now
 from bus.messages.api import ById, Page, QuarantineRequest, ScanRequest
 from bus.states import JOB
 from modelforge import format as text
 from modelforge.cli import artifact_card as card
 from modelforge.cli.command import App, Command
-from modelforge.cli.hints import after_scan
+from modelforge.cli.hints import after_scan, scan_again
 from modelforge.cli.members import read_set
 from modelforge.cli.names import require_digest_or_prefix
 from modelforge.cli.scanning import (
+    check_path,
     follow_scan,
     left_out,
     read_expected,
@@ -30,7 +30,7 @@ from modelforge.cli.scanning import (
     scanned_set,
     send_expected,
 )
-from modelforge.cli.session import pick_node, with_operator
+from modelforge.cli.session import goes_on, pick_node, with_operator
 
 if TYPE_CHECKING:
     from bus.messages.artifacts import ArtifactSet, FileEntry, ScanView
@@ -60,10 +60,8 @@ def artifact() -> None:
     "--timeout",
     "timeout_s",
     type=click.FloatRange(min=0.1),
-    default=600.0,
-    show_default=True,
     metavar="SECONDS",
-    help="How long to wait.",
+    help="How long to wait.  [until the scan ends]",
 )
 @click.option("--request-id", help="Makes a repeat of this command harmless (default: a fresh one).")
 @click.pass_obj
@@ -77,13 +75,16 @@ def scan(  # noqa: PLR0913 -- one argument per option
     signature: Path | None,
     public_key: Path | None,
     wait: bool,
-    timeout_s: float,
+    timeout_s: float | None,
     request_id: str | None,
 ) -> int:
     """Hash every file of the folder PATH, which is relative to the node's artifact root."""
+    check_path(path)
     wanted = read_expected(sums, signature, public_key)
     if wanted is not None and wanted.ignored:
         app.out.note(f"the signature says nothing of {left_out(wanted)}", "warn")
+
+    begun: list[ScanView] = []
 
     async def work(operator: Operator) -> Scanned:
         target = await pick_node(operator, node)
@@ -92,11 +93,19 @@ def scan(  # noqa: PLR0913 -- one argument per option
             node=target, path=path, request_id=request_id or uuid.uuid4().hex, fresh=fresh, expected=expected
         )
         queued = await operator.call(verbs.ARTIFACTS_SCAN, request)
+        begun.append(queued)
         app.out.progress.phase(f"scan {queued.id} of {target}:{path} queued")
         view = await follow_scan(operator, app, queued, timeout_s) if wait else queued
-        return view, await scanned_set(operator, view), await after_scan(operator, view)
+        found = await scanned_set(operator, view)
+        return view, found, await after_scan(operator, view, found)
 
-    view, found, hints = with_operator(app, work)
+    try:
+        view, found, hints = with_operator(app, work)
+    except (KeyboardInterrupt, ModelForgeError) as error:
+        if not begun or (isinstance(error, ModelForgeError) and error.code is not ErrorCode.WAIT_TIMEOUT):
+            raise
+        look = app.whole(f"modelforge artifact scan-show {begun[0].id}")
+        raise goes_on(error, f"scan {begun[0].id}", look) from error
     if view.failure is not None:
         raise scan_error(view.failure, wanted)
     app.out.result("scan", scan_record(view, found), lambda: scan_card(view, found))
@@ -114,7 +123,8 @@ def scan_show(app: App, id_: str) -> int:
 
     async def work(operator: Operator) -> Scanned:
         view = await operator.call(verbs.SCANS_SHOW, ById(id=id_))
-        return view, await scanned_set(operator, view), await after_scan(operator, view)
+        found = await scanned_set(operator, view)
+        return view, found, await after_scan(operator, view, found)
 
     view, found, hints = with_operator(app, work)
     app.out.result("scan", scan_record(view, found), lambda: scan_card(view, found))
@@ -170,7 +180,7 @@ def show(app: App, set_: str, all_files: bool) -> None:
         app.next(_release(found.digest))
     for place in found.locations:
         if place.state == "corrupt":
-            app.next(f"modelforge artifact scan {shlex.quote(place.path)} --node {place.node}")
+            app.next(scan_again(place.path, place.node))
 
 
 @artifact.command(cls=Command)

@@ -65,12 +65,15 @@ def _place_short(place: SetLocation) -> str:
 
 
 def state(one: ArtifactSet) -> str:
-    """One word for a list: what an operator must look at, or `ok`."""
-    if any(held.released_by is None for held in one.quarantined):
-        return "quarantined"
-    if any(place.state == "corrupt" for place in one.locations):
-        return "corrupt"
-    return "ok" if one.locations else "gone"
+    """What an operator must look at, counted, or in how many places the set lies: `1 place`, `CORRUPT`, `2 quarantined`."""
+    said = []
+    held = sum(held.released_by is None for held in one.quarantined)
+    if held:
+        said.append(f"{held} quarantined")
+    corrupt = sum(place.state == "corrupt" for place in one.locations)
+    if corrupt:
+        said.append("CORRUPT" if corrupt == len(one.locations) else f"{corrupt} of {len(one.locations)} places CORRUPT")
+    return ", ".join(said) or (text.count(len(one.locations), "place") if one.locations else "nowhere")
 
 
 def set_card(found: ArtifactSet, files: Sequence[FileEntry]) -> str:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from bus.text import clean_line
-from modelforge.cli.output import render_json, wants_color
+from modelforge.cli.output import columns, render_json, wants_color
+from modelforge.format import wrap
 
 if TYPE_CHECKING:
     from bus.errors import ModelForgeError
 
 _EXIT_OK: Final = 0
+_WORDS_FROM: Final = len("  next: ")
 
 
 def run(main: Callable[[Sequence[str]], object], arguments: Sequence[str]) -> int:
@@ -49,7 +51,8 @@ def _report(error: BaseException, arguments: Sequence[str]) -> int:
     if "--json" in flags:
         click.echo(render_json("error", describe(problem)))
     colored = wants_color(sys.stderr, no_color="--no-color" in flags)
-    click.echo(explain(problem, color=colored), err=True, color=colored)
+    wide = columns() if sys.stderr.isatty() else None
+    click.echo(explain(problem, color=colored, wide=wide), err=True, color=colored)
     return int(problem.info.exit)
 
 
@@ -117,10 +120,19 @@ def describe(problem: ModelForgeError) -> dict[str, object]:
     }
 
 
-def explain(problem: ModelForgeError, *, color: bool = False) -> str:
-    """Three lines: what happened, why, and what to type next."""
+def explain(problem: ModelForgeError, *, color: bool = False, wide: int | None = None) -> str:
+    """Three lines: what happened, why, and what to type next; with `wide`, each in lines of so many columns."""
     facts = ", ".join(f"{name}={value}" for name, value in problem.context.items())
     head = f"error: {problem.code}: {problem.message}"
     why = f"  why:  {problem.info.meaning}" + (f" ({facts})" if facts else "")
+    then = f"  next: {clean_line(problem.hint)}"
+    if wide is not None:
+        head = "\n".join(wrap(head, wide, rest=" " * len("error: ")))
+        why, then = ("\n".join(_indented(line, wide)) for line in (why, then))
     styled = click.style(head, fg="red", bold=True) if color else head
-    return "\n".join((styled, why, f"  next: {clean_line(problem.hint)}"))
+    return f"{styled}\n{why}\n{then}"
+
+
+def _indented(line: str, wide: int) -> list[str]:
+    """A line of `explain` at `wide` columns: its words keep to the right of its name."""
+    return wrap(line[_WORDS_FROM:], wide, first=line[:_WORDS_FROM], rest=" " * _WORDS_FROM)

@@ -110,7 +110,10 @@ class LocalCommand(click.RichCommand):
             config=taken["config"] or config_file(),
             flags={name: taken[name] for name in _CONNECTION},
         )
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        finally:
+            ctx.obj.out.settle()
 
 
 class Command(LocalCommand):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bus.states import PROBE
+from bus.text import clean_line
 from modelforge import format as text
 
 if TYPE_CHECKING:
@@ -110,9 +112,23 @@ def isolation_lines(isolation: Isolation | None) -> str:
     return "\n".join(lines)
 
 
-def probe_card(probe: ProbeView) -> str:
-    """A probe on the screen: what it is, its timeline, its failure and its evidence."""
-    blocks = [text.card(_head_pairs(probe), indent=0)]
+def outcome(probe: ProbeView) -> str:
+    """What came of a probe, in one sentence."""
+    word = f"{probe.id} {probe.state.upper()}"
+    if probe.failure is not None:
+        return f"{word}: {probe.failure.code}: {probe.failure.message}"
+    if probe.candidate_id is not None:
+        return f"{word}: it made candidate {probe.candidate_id}"
+    if PROBE.is_terminal(probe.state):
+        return word
+    return f"{word} on {probe.node}" + (", cancel requested" if probe.cancel_requested else "")
+
+
+def probe_card(probe: ProbeView, columns: int | None = None) -> str:
+    """A probe on the screen: what came of it, what it is, its timeline and its evidence; at most `columns` wide."""
+    said = outcome(probe)
+    first = "\n".join(text.wrap(said, columns, rest="  ")) if columns is not None else clean_line(said)
+    blocks = [first, text.card(_head_pairs(probe), indent=0, columns=columns)]
     if probe.timeline:
         blocks.append(
             text.table(
@@ -121,7 +137,7 @@ def probe_card(probe: ProbeView) -> str:
             )
         )
     if probe.evidence is not None:
-        blocks.append("evidence (measured)\n" + text.card(evidence_pairs(probe.evidence)))
+        blocks.append("evidence (measured)\n" + text.card(evidence_pairs(probe.evidence), columns=columns))
     return "\n\n".join(blocks)
 
 
@@ -143,6 +159,4 @@ def _head_pairs(probe: ProbeView) -> Pairs:
     ]
     if probe.cancel_requested:
         pairs.append(("cancel", "requested"))
-    if probe.failure is not None:
-        pairs.append(("failure", f"{probe.failure.code}: {probe.failure.message}"))
     return pairs

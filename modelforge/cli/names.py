@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from bus.errors import ErrorCode, ModelForgeError
+
+if TYPE_CHECKING:
+    from bus.messages.gates import Assessment
 
 
 def can_ask() -> bool:
@@ -24,3 +28,8 @@ def require_digest_or_prefix(value: str) -> str:
     hint = "List the sets with `modelforge artifact list`."
     message = f"{value!r} names no set: a set is named by the hex digits of its digest"
     raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, message, hint=hint)
+
+
+def versioned(one: Assessment) -> str:
+    """The profile of an assessment, so that it names exactly the contents that were assessed: `NAME@VERSION`."""
+    return f"{one.profile_name}@{one.profile_version}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import rich_click as click
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.messages.inventory import HardwareFacts, NodeView
+
+
+_COLUMNS: Final = 80
 
 
 @click.group()
@@ -102,17 +105,35 @@ def disable(app: App, name: str, lab: bool | None, reason: str) -> None:
 
 def _set_flags(app: App, request: NodeFlagsRequest) -> None:
     found = with_operator(app, lambda operator: operator.call(verbs.NODES_SET, request))
-    app.out.result("node", found, lambda: _card(found))
+    app.out.result("node", found, lambda: flags_card(found, request.reason))
     app.out.note("assessments and candidates of this node rest on this; each says whether it is stale now", "quiet")
 
 
-def _card(found: NodeView) -> str:
-    pairs: list[tuple[str, object]] = [
+def flags_card(found: NodeView, reason: str) -> str:
+    """What is so now and why; the whole inventory is for `node show`."""
+    if not found.enabled:
+        now_so = "DISABLED for work"
+    elif found.lab_eligible:
+        now_so = "enabled for work and probes"
+    else:
+        now_so = "enabled for work, NOT for probes"
+    first = text.wrap(f"{found.name} is {now_so}: {reason}", _COLUMNS, rest="  ")
+    return "\n".join([*first, text.card(_flag_pairs(found), indent=0)])
+
+
+def _flag_pairs(found: NodeView) -> list[tuple[str, object]]:
+    return [
         ("node", found.name),
         ("state", found.liveness),
         ("last seen", text.moment(found.last_seen_at)),
         ("enabled", "yes" if found.enabled else "no"),
         ("lab eligible", "yes" if found.lab_eligible else "no"),
+    ]
+
+
+def _card(found: NodeView) -> str:
+    pairs: list[tuple[str, object]] = [
+        *_flag_pairs(found),
         ("boot", found.boot_id or text.NOTHING),
         ("environment", found.environment_id or text.NOTHING),
     ]

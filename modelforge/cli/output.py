@@ -16,13 +16,16 @@ from typing import Any, Final, TextIO
 import click
 
 from bus.text import clean_line, clean_text
-from modelforge.format import fit
+from modelforge.format import fit, width, wrap
 
 _CLEAR_LINE: Final = "\r\x1b[2K"
 _SPINNER: Final = "|/-\\"
 _SPIN_PER_S: Final = 8
 _BAR_COLUMNS: Final = 16
 _COLUMNS_MIN: Final = 20
+# Text is wrapped at the terminal's width, but not into lines that no eye follows, nor into a stack of single words.
+_TEXT_COLUMNS_MIN: Final = 40
+_TEXT_COLUMNS_MAX: Final = 120
 SCHEMA_VERSION: Final = 1
 NEXT: Final = "next: "
 
@@ -42,6 +45,11 @@ def wants_color(stream: TextIO, *, no_color: bool, variables: Mapping[str, str] 
     if no_color or environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
         return False
     return stream.isatty()
+
+
+def columns() -> int:
+    """Columns that text may take: the terminal's, within bounds; 80 where there is none."""
+    return max(_TEXT_COLUMNS_MIN, min(shutil.get_terminal_size().columns, _TEXT_COLUMNS_MAX))
 
 
 def envelope(noun: str, data: object) -> dict[str, object]:
@@ -104,15 +112,17 @@ class Progress:
         if self._animate and self._line:
             elapsed_s = time.monotonic() - self._since
             mark = _SPINNER[int(time.monotonic() * _SPIN_PER_S) % len(_SPINNER)]
-            self._write(f"{_CLEAR_LINE}{self._fitting(f'{mark} {self._line}{self._shown_detail()} {elapsed_s:.1f} s')}")
+            self._write(f"{_CLEAR_LINE}{self._fitting(f'{mark} {self._line}{self._shown_detail()}', elapsed_s)}")
 
     def _shown_detail(self) -> str:
         return f" {self._detail}" if self._detail else ""
 
     @staticmethod
-    def _fitting(line: str) -> str:
-        """A line that wraps cannot be rewritten: only its last row would be."""
-        return fit(line, max(_COLUMNS_MIN, shutil.get_terminal_size().columns - 1))
+    def _fitting(line: str, elapsed_s: float) -> str:
+        """A line that wraps cannot be rewritten: only its last row would be. The time at its end is never cut."""
+        elapsed = f" {elapsed_s:.1f} s"
+        room = max(_COLUMNS_MIN, shutil.get_terminal_size().columns - 1)
+        return f"{fit(line, max(1, room - len(elapsed)))}{elapsed}"
 
     def aside(self, words: str) -> None:
         """A line of its own, told also where no phase is; the running line goes on below it."""
@@ -150,7 +160,7 @@ class Output:
 
     def result(self, noun: str, data: object, text: Callable[[], str]) -> None:
         """The command's one result: the envelope, or what `text` makes of it."""
-        self._make_room()
+        self.settle()
         if self.as_json:
             click.echo(render_json(noun, data, pretty=sys.stdout.isatty()))
         else:
@@ -158,20 +168,28 @@ class Output:
 
     def line(self, noun: str, data: object, text: Callable[[], str]) -> None:
         """One of many results: a JSON line, or a line of text; flushed at once for pipes."""
-        self._make_room()
+        self.settle()
         click.echo(render_json(noun, data) if self.as_json else text(), color=self.color)
 
     def note(self, text: str, style: str | None = None) -> None:
         """Talk, on stderr; whoever's names are in it, it drives no terminal."""
-        self._make_room()
-        text = clean_text(text)
+        self.settle()
+        text = self._wrapped(clean_text(text))
         styled = click.style(text, **STYLES[style]) if style and self._talk_color else text
         # A terminal that went away must not keep a stack from being stopped in order.
         with suppress(OSError):
             click.echo(styled, err=True, color=self._talk_color)
 
-    def _make_room(self) -> None:
-        """End the running line, so that what comes next begins a line."""
+    @staticmethod
+    def _wrapped(said: str) -> str:
+        """A sentence at the terminal's width; a command that is to be copied, and several lines, stay as they are."""
+        if not sys.stderr.isatty() or said.startswith(NEXT) or "\n" in said or width(said) <= columns():
+            return said
+        indent = " " * (len(said) - len(said.lstrip(" ")))
+        return "\n".join(wrap(said, columns(), first=indent, rest=f"{indent}  "))
+
+    def settle(self) -> None:
+        """End the running line, so that what comes next begins a line; an error's words too."""
         self.progress.finish()
         self.spinner.finish()
 

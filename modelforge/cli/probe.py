@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from bus import verbs
-from bus.errors import Exit
+from bus.errors import ErrorCode, Exit, ModelForgeError
 from bus.ids import now
 from bus.messages.api import ById, CancelRequest, LogRequest, Page, QueueProbeRequest
 from modelforge import format as text
 from modelforge.cli.command import App, Command
 from modelforge.cli.evidence_card import probe_card
-from modelforge.cli.session import with_operator
+from modelforge.cli.hints import after_probe
+from modelforge.cli.output import columns
+from modelforge.cli.session import goes_on, with_operator
 from modelforge.cli.watching import Marks, follow_probe, probe_exit, tell_news, watch_all
 
 if TYPE_CHECKING:
@@ -58,22 +60,28 @@ def queue(
         start_method="fresh" if fresh else "template",
     )
 
+    begun: list[ProbeView] = []
+
     async def work(operator: Operator) -> ProbeView:
         queued = await operator.call(verbs.PROBES_QUEUE, request)
+        begun.append(queued)
         if not wait:
             return queued
         app.out.progress.phase(f"probe {queued.id} queued on {queued.node}")
         told = len(queued.timeline)
         return await follow_probe(operator, app.out.progress, queued.id, timeout_s=timeout_s, told=told)
 
-    view = with_operator(app, work)
-    app.out.result("probe", view, lambda: probe_card(view))
-    if not wait:
-        app.next(f"modelforge probe watch {view.id}")
-        return Exit.OK
-    if view.candidate_id is not None:
-        app.next(f"modelforge candidate show {view.candidate_id}")
-    return probe_exit(app, view)
+    try:
+        view = with_operator(app, work)
+    except (KeyboardInterrupt, ModelForgeError) as error:
+        if not begun or (isinstance(error, ModelForgeError) and error.code is not ErrorCode.WAIT_TIMEOUT):
+            raise
+        look = app.whole(f"modelforge probe watch {begun[0].id}")
+        raise goes_on(error, f"probe {begun[0].id}", look) from error
+    app.out.result("probe", view, lambda: probe_card(view, columns()))
+    code = probe_exit(app, view) if wait else Exit.OK
+    app.next(*after_probe(view))
+    return code
 
 
 @probe.command(cls=Command)
@@ -102,7 +110,9 @@ def watch(app: App, id_: str | None, timeout_s: float | None) -> int:
             operator, app.out.spinner, id_, timeout_s=timeout_s, changed=lambda one: tell_news(app, marks, one)
         ),
     )
-    return probe_exit(app, view)
+    code = probe_exit(app, view)
+    app.next(*after_probe(view))
+    return code
 
 
 @probe.command(cls=Command)
@@ -111,7 +121,8 @@ def watch(app: App, id_: str | None, timeout_s: float | None) -> int:
 def show(app: App, id_: str) -> None:
     """Show one probe with its timeline and its evidence."""
     view = with_operator(app, lambda operator: operator.call(verbs.PROBES_SHOW, ById(id=id_)))
-    app.out.result("probe", view, lambda: probe_card(view))
+    app.out.result("probe", view, lambda: probe_card(view, columns()))
+    app.next(*after_probe(view))
 
 
 @probe.command("list", cls=Command)

@@ -18,13 +18,16 @@ from bus.profile_rules import NO_FALLBACK
 from bus.text import clean_line
 from modelforge import format as text
 from modelforge import toml_text
+from modelforge.cli.adapter_names import adapter_names, require_adapter
 from modelforge.cli.command import App, Command, LocalCommand
+from modelforge.cli.output import columns
 from modelforge.cli.profile_fields import (
     TABLES,
     Problem,
     build_profile,
     choices,
     examine,
+    over,
     read_toml,
     told,
 )
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bus.messages.profiles import ProfileView
+    from bus.operator import Operator
 
 _AT_LEAST_1 = click.IntRange(min=1)
 _FROM_0 = click.IntRange(min=0)
@@ -48,8 +52,17 @@ class _Device(click.Choice[str]):
         super().fail(f"{message} {NO_FALLBACK[0].upper()}{NO_FALLBACK[1:]}.", param, ctx)
 
 
-def _one_of(type_: type[msgspec.Struct], field: str) -> click.Choice[str]:
-    return click.Choice(choices(type_, field))
+def _one_of(name: str, type_: type[msgspec.Struct], field: str, what: str) -> Callable[..., Any]:
+    """An option with a closed list of values, which its help names: a column of `--help` would break them in mid-word."""
+    known = choices(type_, field)
+    metavar = "WORD" if "_" in field else field.upper()
+    what = f"{what.partition('  ')[0].rstrip('.')}: {', '.join(known[:-1])} or {known[-1]}.{_default_of(what)}"
+    return click.option(name, field, type=click.Choice(known), metavar=metavar, help=what)
+
+
+def _default_of(what: str) -> str:
+    default = what.partition("  ")[2]
+    return f"  {default}" if default else ""
 
 
 @click.group()
@@ -58,38 +71,52 @@ def profile() -> None:
 
 
 _OPTIONS = (
-    click.option("--adapter", help="Adapter that loads the set.  [sentence_transformers]"),
-    click.option("--task", type=_one_of(RuntimeProfile, "task"), help="What it is to do.  [embedding]"),
+    click.option("--adapter", metavar="NAME", help="Adapter that loads the set.  [sentence_transformers]"),
+    _one_of("--task", RuntimeProfile, "task", "What it is to do.  [embedding]"),
     click.option("--device", type=_Device(choices(RuntimeProfile, "device")), help="Where it runs.  [cpu]"),
-    click.option("--gpu-uuid", help="The card, by UUID; cuda only."),
-    click.option("--dtype", type=_one_of(RuntimeProfile, "dtype"), help="Of the weights.  [float32]"),
+    click.option("--gpu-uuid", metavar="UUID", help="The card, by UUID; cuda only."),
+    _one_of("--dtype", RuntimeProfile, "dtype", "Of the weights.  [float32]"),
     click.option("--quantization", metavar="METHOD", help="What the weights must have, such as `gptq` or `Q4_K_M`."),
-    click.option("--batch-size", type=_AT_LEAST_1, help="Inputs per call.  [1]"),
-    click.option("--max-sequence-length", type=_AT_LEAST_1, help="Tokens per input.  [256]"),
+    click.option("--batch-size", type=_AT_LEAST_1, metavar="N", help="Inputs per call.  [1]"),
+    click.option("--max-sequence-length", type=_AT_LEAST_1, metavar="N", help="Tokens per input.  [256]"),
     click.option("--normalize/--no-normalize", default=None, help="Unit vectors or not.  [normalize]"),
-    click.option("--threads", type=_AT_LEAST_1, help="Threads of the child.  [1]"),
+    click.option("--threads", type=_AT_LEAST_1, metavar="N", help="Threads of the child.  [1]"),
     click.option(
-        "--memory-limit-mib", type=_AT_LEAST_1, help="Limit of the child's private memory (RLIMIT_DATA).  [8192]"
+        "--memory-limit-mib",
+        type=_AT_LEAST_1,
+        metavar="N",
+        help="Limit of the child's private memory (RLIMIT_DATA).  [8192]",
     ),
-    click.option("--memory-margin-mib", type=_FROM_0, help="Device memory that stays free beside the estimate.  [256]"),
-    click.option("--reclaim-tolerance-mib", type=_FROM_0, help="GPU memory that may stay above the baseline.  [64]"),
-    click.option("--overlong-text", type=_one_of(Preprocessing, "overlong_text"), help="What is done to a long text."),
-    click.option("--image-size-px", type=_AT_LEAST_1, help="Edge of the square that an image is brought to."),
     click.option(
-        "--audio-rate-hz", "sampling_rate_hz", type=_AT_LEAST_1, help="Samples a second; speech recognition only."
+        "--memory-margin-mib",
+        type=_FROM_0,
+        metavar="N",
+        help="Device memory that stays free beside the estimate.  [256]",
     ),
-    click.option("--audio-window-s", "window_s", type=_AT_LEAST_1, help="Seconds that are heard at once."),
     click.option(
-        "--overlong-audio", type=_one_of(AudioSemantics, "overlong_audio"), help="What is done to a long one."
+        "--reclaim-tolerance-mib", type=_FROM_0, metavar="N", help="GPU memory that may stay above the baseline.  [64]"
     ),
-    click.option("--audio-purpose", "purpose", type=_one_of(AudioSemantics, "purpose"), help="What is asked of it."),
+    _one_of("--overlong-text", Preprocessing, "overlong_text", "What is done to a long text."),
+    click.option(
+        "--image-size-px", type=_AT_LEAST_1, metavar="N", help="Edge of the square that an image is brought to."
+    ),
+    click.option(
+        "--audio-rate-hz",
+        "sampling_rate_hz",
+        type=_AT_LEAST_1,
+        metavar="N",
+        help="Samples a second; speech recognition only.",
+    ),
+    click.option("--audio-window-s", "window_s", type=_AT_LEAST_1, metavar="N", help="Seconds that are heard at once."),
+    _one_of("--overlong-audio", AudioSemantics, "overlong_audio", "What is done to a long one."),
+    _one_of("--audio-purpose", AudioSemantics, "purpose", "What is asked of it."),
     click.option("--language", metavar="CODE", help="Language that is spoken, such as `en`."),
     click.option("--timestamps/--no-timestamps", default=None, help="Are times asked for?"),
-    click.option("--preparing-s", type=_AT_LEAST_1, help="Budget of preparing.  [300]"),
-    click.option("--loading-s", type=_AT_LEAST_1, help="Budget of loading.  [300]"),
-    click.option("--healthchecking-s", type=_AT_LEAST_1, help="Budget of healthchecking.  [60]"),
-    click.option("--unloading-s", type=_AT_LEAST_1, help="Budget of unloading.  [30]"),
-    click.option("--total-s", type=_AT_LEAST_1, help="Budget of the whole probe.  [900]"),
+    click.option("--preparing-s", type=_AT_LEAST_1, metavar="N", help="Budget of preparing.  [300]"),
+    click.option("--loading-s", type=_AT_LEAST_1, metavar="N", help="Budget of loading.  [300]"),
+    click.option("--healthchecking-s", type=_AT_LEAST_1, metavar="N", help="Budget of healthchecking.  [60]"),
+    click.option("--unloading-s", type=_AT_LEAST_1, metavar="N", help="Budget of unloading.  [30]"),
+    click.option("--total-s", type=_AT_LEAST_1, metavar="N", help="Budget of the whole probe.  [900]"),
 )
 
 
@@ -110,23 +137,46 @@ def _fields(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Profile as TOML, as `profile show --toml` prints it; flags win over it.",
 )
 @click.option(
+    "--from",
+    "origin",
+    metavar="OLD",
+    help="Begin with the fields of a stored profile: OLD, OLD@VERSION or its id; file and flags win over it.",
+)
+@click.option(
     "--new-version", is_flag=True, help="Store other contents under a name that is taken, as its next version."
 )
 @_fields
 @click.pass_obj
-def create(app: App, /, name: str | None, file: Path | None, new_version: bool, **flags: Any) -> None:
+def create(
+    app: App, /, name: str | None, file: Path | None, origin: str | None, new_version: bool, **flags: Any
+) -> None:
     """Store the profile NAME. The same contents under the same name give the same profile."""
-    wanted = build_profile(name, read_toml(file) if file else {}, flags)
-    request = ProfileRequest(profile=wanted, new_version=new_version)
+    document = read_toml(file) if file else {}
+    if origin is None:
+        build_profile(name, document, flags)  # what is wrong in itself is said without a controller
+
+    async def work(operator: Operator) -> ProfileView:
+        began = await _stored(operator, origin) if origin is not None else {}
+        wanted = build_profile(name, over(began, document), flags)
+        await require_adapter(operator, wanted.adapter)
+        return await operator.call(verbs.PROFILES_CREATE, ProfileRequest(profile=wanted, new_version=new_version))
+
     try:
-        view = with_operator(app, lambda operator: operator.call(verbs.PROFILES_CREATE, request))
+        view = with_operator(app, work)
     except ModelForgeError as error:
         if error.code is not ErrorCode.PROFILE_CONFLICT or new_version:
             raise
         hint = "Choose another name, or add `--new-version` to keep both."
         raise ModelForgeError(error.code, error.message, hint=hint, **error.context) from error
     app.out.result("profile", view, lambda: profile_card(view))
-    app.next(f"modelforge assess SET --profile {view.profile.name} --node NODE")
+    app.next(f"modelforge assess SET --profile {view.profile.name}@{view.version} --node NODE")
+
+
+async def _stored(operator: Operator, named: str) -> dict[str, Any]:
+    """The fields of a stored profile, as its TOML would hold them."""
+    found = await operator.call(verbs.PROFILES_SHOW, ById(id=named))
+    fields: dict[str, Any] = msgspec.to_builtins(found.profile)
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 @profile.command(cls=LocalCommand)
@@ -134,7 +184,7 @@ def create(app: App, /, name: str | None, file: Path | None, new_version: bool, 
 @click.pass_obj
 def validate(app: App, file: Path) -> int:
     """Check the profile in the TOML file FILE without storing it. Needs no controller. Exit 2 when it is wrong."""
-    found, problems = examine(read_toml(file))
+    found, problems = examine(read_toml(file), adapters=adapter_names())
     data = {
         "file": clean_line(str(file)),
         "valid": found is not None,
@@ -222,6 +272,7 @@ def profile_card(view: ProfileView) -> str:
             ("created", f"{text.moment(view.created_at)} by {view.created_by}"),
         ],
         indent=0,
+        columns=columns(),
     )
 
 

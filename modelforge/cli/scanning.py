@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from bus import verbs
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.api import ById, ExpectedManifest
-from bus.states import JOB
+from bus.states import JOB, JobState
 from bus.text import clean_line
 from modelforge import format as text
 from modelforge.cli.session import wait_until
@@ -54,6 +55,20 @@ def read_expected(sums: Path | None, signature: Path | None, public_key: Path | 
     return None
 
 
+def check_path(path: str) -> None:
+    """A node is told a path below its artifact root; where that root lies is the node's own affair.
+
+    Raises:
+        ModelForgeError: PATH_OUTSIDE_ROOT for an absolute path, before anything is sent.
+    """
+    if not path.startswith("/"):
+        return
+    example = PurePosixPath(path).name or "NAME"
+    message = f"{path!r} is an absolute path: it must be relative to the node's artifact root"
+    hint = f"For the folder {example} in that root: `modelforge artifact scan {shlex.quote(example)}`."
+    raise ModelForgeError(ErrorCode.PATH_OUTSIDE_ROOT, message, hint=hint)
+
+
 async def send_expected(operator: Operator, expected: Expected, progress: Progress) -> ExpectedManifest:
     """Upload the list and name it."""
     words = f"sending the list of {text.count(len(expected.entries), 'expected file')}"
@@ -65,8 +80,10 @@ async def send_expected(operator: Operator, expected: Expected, progress: Progre
     return ExpectedManifest(kind=expected.kind, blob=blob, source_sha256=expected.source_sha256, key=expected.key)
 
 
-async def follow_scan(operator: Operator, app: App, queued: ScanView, timeout_s: float) -> ScanView:
+async def follow_scan(operator: Operator, app: App, queued: ScanView, timeout_s: float | None) -> ScanView:
     """Wait for a scan's end, naming each state once and showing how far it is.
+
+    Without `timeout_s` until the scan's own end: its job has a deadline, so there is always one.
 
     Raises:
         ModelForgeError: WAIT_TIMEOUT.
@@ -90,6 +107,11 @@ async def follow_scan(operator: Operator, app: App, queued: ScanView, timeout_s:
     )
 
 
+def state_words(view: ScanView) -> str:
+    """The state as an operator thinks of it: whoever holds the job's lease runs it."""
+    return f"running on {view.node}" if view.state == JobState.LEASED else str(view.state)
+
+
 class Gauge:
     """A scan's progress in words."""
 
@@ -101,7 +123,7 @@ class Gauge:
         """The state, or the step that the node is at."""
         at = view.progress
         if at is None or JOB.is_terminal(view.state):
-            self._progress.phase(f"scan {view.id} of {view.node}:{view.path} {view.state}")
+            self._progress.phase(f"scan {view.id} of {view.node}:{view.path} {state_words(view)}")
             return
         words = str(at.step)  # the line above names the scan; this one must fit beside a bar
         if at.bytes_total:
@@ -161,7 +183,7 @@ def scan_card(view: ScanView, found: ArtifactSet | None) -> str:
         ("scan", view.id),
         ("node", view.node),
         ("path", view.path),
-        ("state", view.state),
+        ("state", state_words(view)),
         ("set", view.set_digest or text.NOTHING),
     ]
     if found is not None:

@@ -43,6 +43,14 @@ def with_operator(app: App, work: Callable[[Operator], Awaitable[T]]) -> T:
     return asyncio.run(session())
 
 
+def goes_on(error: ModelForgeError | KeyboardInterrupt, what: str, look: str) -> ModelForgeError:
+    """The end of a wait whose work goes on: what that is, and the command that looks at it."""
+    hint = f"Look at it with `{look}`."
+    if isinstance(error, ModelForgeError):
+        return ModelForgeError(error.code, error.message, hint=hint, **error.context)
+    return ModelForgeError(ErrorCode.INTERRUPTED, f"interrupted; {what} goes on", hint=hint)
+
+
 async def pick_node(operator: Operator, name: str | None) -> str:
     """The named node, or the only one there is.
 

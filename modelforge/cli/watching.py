@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from bus.messages.api import ById
 from bus.states import PROBE
 from modelforge import format as text
 from modelforge.cli import boundary
+from modelforge.cli.output import columns
 from modelforge.cli.patience import patiently
 from modelforge.cli.session import patience_for, wait_until
 
@@ -138,5 +140,6 @@ def probe_exit(app: App, probe: ProbeView) -> int:
     """The exit code of a probe that ended; its failure is told on stderr in the usual three lines."""
     if probe.failure is None:
         return Exit.OK if probe.state == "completed" else Exit.FAILED
-    app.out.note(boundary.explain(ModelForgeError.from_failure(probe.failure)))
+    wide = columns() if sys.stderr.isatty() else None
+    app.out.note(boundary.explain(ModelForgeError.from_failure(probe.failure), wide=wide))
     return boundary.exit_of(probe.failure.code)

@@ -171,7 +171,7 @@ def test_a_quarantined_file_blocks_until_its_set_is_approved_for_it(live: Live) 
     stale = live.run("assess", "list", "--stale")
     assert before.data["id"] in stale.out
     assert "quarantine" in stale.out
-    assert f"modelforge assess {digest[7:19]} --profile cpu-small --node local" in stale.err
+    assert f"modelforge assess {digest[7:19]} --profile cpu-small@1 --node local" in stale.err
     blocked = live.assess(digest)
     assert blocked.code == 4
     assert "MEMBER_QUARANTINED" in {one["code"] for one in blocked.data["findings"]}

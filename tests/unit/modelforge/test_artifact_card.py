@@ -78,7 +78,7 @@ def held(**changes: Any) -> Quarantine:
 def test_a_corrupt_place_names_file_and_problem() -> None:
     found = a_set(locations=(CORRUPT,))
     assert places(found) == "local:m (CORRUPT)"
-    assert state(found) == "corrupt"
+    assert state(found) == "CORRUPT"
     card = set_card(found, ())
     assert "local:m CORRUPT: model.safetensors: another SHA-256" in card
     assert "by prb-0000000001" in card
@@ -86,13 +86,13 @@ def test_a_corrupt_place_names_file_and_problem() -> None:
 
 def test_a_quarantine_is_shown_with_its_reason_until_it_is_released() -> None:
     found = a_set(quarantined=(held(),))
-    assert state(found) == "quarantined"
+    assert state(found) == "1 quarantined"
     assert "x.bin (cdcdcdcdcdcd): imports os.system [qrt-0000000001 by controller" in set_card(found, ())
     assert "NOT released" in set_card(found, ())
     released = a_set(quarantined=(held(released_by="apv-0000000001"),))
-    assert state(released) == "ok"
+    assert state(released) == "1 place"
     assert "released for this set by apv-0000000001" in set_card(released, ())
-    assert state(a_set(locations=())) == "gone"
+    assert state(a_set(locations=())) == "nowhere"
 
 
 def test_an_expectation_says_what_the_set_was_compared_with() -> None:

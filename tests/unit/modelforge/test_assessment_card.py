@@ -16,7 +16,15 @@ from bus.messages.api import Assessments
 from bus.messages.gates import Assessment, Declared, Estimate, EstimatePart
 from modelforge import format as text
 from modelforge.cli import assess, assessment_card, boundary, main
-from modelforge.cli.assessment_card import findings_text, long_card, short_card, stale_text, verdict_line
+from modelforge.cli.assessment_card import (
+    declared_line,
+    findings_text,
+    history_line,
+    long_card,
+    short_card,
+    verdict_line,
+)
+from modelforge.cli.stale_card import stale_text
 from tests.support.assessments import DECLARED, DIGEST, PROOF, assessment, earlier, estimate, finding
 
 INSPECTED = Declared(adapter="vllm", version="1", executable=False, inspect_only=True)
@@ -40,6 +48,11 @@ INSPECTED = Declared(adapter="vllm", version="1", executable=False, inspect_only
         (
             {"verdict": "requires_probe", "declared": INSPECTED},
             "REQUIRES PROBE: only a probe can tell, and this version cannot run one",
+        ),
+        ({"declared": INSPECTED}, "COMPATIBLE as far as files and facts say; this version cannot probe it"),
+        (
+            {"declared": None, "findings": (finding("PROBE_NOT_AVAILABLE", "warning"),)},
+            "COMPATIBLE as far as files and facts say; this version cannot probe it",
         ),
         ({"stale_because": ("a", "b")}, "STALE: 2 facts changed since it was COMPATIBLE; assess again"),
     ],
@@ -98,15 +111,29 @@ def test_it_fits_whatever_it_holds(findings: list[Any], rows: int, name: str, st
     left = [line for line in lines if line.startswith("and ")]
     counted = int(left[0].split()[1]) if left else 0
     assert shown + counted == len(findings)
-    assert all("--json" in line for line in left)
+    assert all("modelforge assess show" in line for line in left)
 
 
-def test_no_row_is_left_empty_while_a_blocker_is_cut() -> None:
-    many = tuple(finding(f"B{number}", "blocker", LONG[:200], LONG[:150]) for number in range(3))
-    lines = short_card(assessment(verdict="blocked", findings=many), 19)
-    assert len(lines) == 19
-    sizes = [len(block.splitlines()) for block in "\n".join(lines[1:]).split("\n\n")[0].split("BLOCKER")[1:]]
-    assert sizes == [4, 4, 3]  # the last one gives way, the first ones do not
+def test_few_whole_findings_say_more_than_many_beginnings() -> None:
+    many = tuple(finding(f"B{number}", "blocker", LONG[:200], LONG[:150].strip()) for number in range(6))
+    lines = short_card(assessment(verdict="blocked", findings=many), 20)
+    blocks = "\n".join(lines[1:]).split("\n\n")[0].split("BLOCKER ")[1:]
+    assert len(lines) <= 20
+    assert 1 < len(blocks) < 6
+    first = " ".join(blocks[0].split())
+    assert LONG[:200].strip() in first
+    assert first.endswith(LONG[:150].strip())
+    assert f"and {6 - len(blocks)} more: modelforge assess show asm-0000000001" in lines
+
+
+def test_what_is_cut_ends_with_a_whole_word_and_never_with_half_a_source() -> None:
+    message = "the header of layer-00001-of-00002.gguf names tensors which no other file has " * 12
+    lines = short_card(assessment(verdict="blocked", findings=(finding("B", "blocker", message, "copy it again"),)), 22)
+    text_lines = lines[1 : lines.index("")]
+    cut = next(line for line in text_lines if line.endswith("…"))
+    assert cut.removesuffix(" …").split()[-1] in message.split()
+    assert "[" not in "".join(text_lines)
+    assert text_lines[-1] == "  do: copy it again"
 
 
 def test_the_card_says_whether_it_still_holds() -> None:
@@ -116,20 +143,19 @@ def test_the_card_says_whether_it_still_holds() -> None:
     assert not any("not stale" in line for line in lines)
 
 
-def test_what_does_not_fit_is_shortened_from_the_bottom() -> None:
-    many = [finding(f"B{number}", "blocker", LONG, LONG) for number in range(2)]
-    lines = short_card(assessment(verdict="blocked", findings=(*many, finding("W", "warning", LONG, LONG))))
-    assert sum(line.startswith("  do: ") for line in lines) == 2  # the warning's remedy gave way, no blocker's did
-    assert [line.split()[1] for line in lines if line.startswith(("BLOCKER", "WARNING"))] == ["B0:", "B1:", "W:"]
-
-
 @pytest.mark.req("A11")
 def test_an_estimate_says_that_it_is_one_and_how_far_the_last_was_off() -> None:
-    shown = " ".join(" ".join(short_card(assessment(estimate=estimate(earlier())))).split())
+    shown = " ".join(" ".join(short_card(assessment())).split())
     assert "551.0 MiB (estimated): weights 87.0 MiB + activations 4.0 MiB + runtime 460.0 MiB" in shown
-    assert "last measured here: 492.0 MiB, estimate was +12 %" in shown
+    for scope in ("same set, profile and node", "same set and profile", "same adapter and node"):
+        far = earlier(scope, node="n" * 24)
+        for rows in (16, 24):
+            shown = " ".join(" ".join(short_card(assessment(estimate=estimate(far)), rows)).split())
+            assert "551.0 MiB (estimated); an earlier estimate was +12 % off: 492.0 MiB measured" in shown
+            assert "…" not in shown
+    assert "for another set or profile" in history_line(earlier("same adapter and node"))
     less = long_card(assessment(estimate=estimate(earlier("same set and profile", node="far", error_percent=-7))))
-    assert "last measured on far: 492.0 MiB, estimate was -7 %" in less
+    assert "an earlier estimate was -7 % off: 492.0 MiB measured on far" in less
     assert "how far it is off is unknown" in long_card(assessment())
     assert "prb-0000000001 measured 440.0 MiB since" in long_card(assessment(proof=PROOF))
     assert "none: the files do not say enough" in long_card(assessment(estimate=None))
@@ -175,7 +201,7 @@ def test_a_stale_one_says_each_fact_that_changed() -> None:
     because = ("driver changed from 550.1 to 560.2", "python changed from 3.11.9 to 3.11.10")
     block = stale_text([assessment(stale_because=because), assessment(id="asm-2", stale_because=("x",))])
     assert block.split("\n\n")[0].splitlines() == [
-        "asm-0000000001 compatible: set abababababab, profile cpu-small, node local",
+        "asm-0000000001 compatible: set abababababab, profile cpu-small@1, node local",
         "  - driver changed from 550.1 to 560.2",
         "  - python changed from 3.11.9 to 3.11.10",
     ]
@@ -245,14 +271,58 @@ def test_the_stale_ones_are_asked_for_and_followed_by_another_assessment(
 ) -> None:
     answering.answer = Assessments(assessments=found)
     assert boundary.run(main.call, ["assess", "list", "--stale"]) == 0
-    (request,) = answering.asked
-    assert request.stale_only
+    assert answering.asked[0].stale_only
     said = capsys.readouterr()
     if found:
         assert "driver changed from 1 to 2" in said.out
-        assert said.err == f"next: modelforge assess {DIGEST[7:19]} --profile cpu-small --node local\n"
+        assert said.err == f"next: modelforge assess {DIGEST[7:19]} --profile cpu-small@1 --node local\n"
     else:
         assert said.out == "no assessment is stale\n"
+
+
+def test_a_short_search_says_so_even_when_it_found_nothing(
+    answering: Answering, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answering.answer = Assessments(assessments=(), truncated=True)
+    assert boundary.run(main.call, ["assess", "list", "--stale"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "no assessment is stale\n"
+    assert "older ones may be stale" in said.err
+
+
+def test_a_place_is_chosen_and_shown(answering: Answering, capsys: pytest.CaptureFixture[str]) -> None:
+    answering.answer = assessment(location="models/a b", profile_version=3)
+    assert boundary.run(main.call, ["assess", "ab" * 4, "--profile", "p@3", "--node", "n", "--path", "models/a b"]) == 0
+    assert answering.asked[0].location == "models/a b"
+    out = capsys.readouterr().out
+    assert "abababababab at local:models/a b, profile cpu-small@3" in out
+    assert "location     models/a b" in long_card(answering.answer)
+    assert "cpu-small@3" in long_card(answering.answer)
+
+
+def test_what_a_proof_answers_is_not_said_beside_it() -> None:
+    found = (finding("DECLARED_NOT_PROVEN", "note"), finding("REQUIRES_PROBE", "note"), finding("N", "note"))
+    for proof, number in ((None, 3), (PROOF, 1)):
+        one = assessment(findings=found, proof=proof)
+        assert f"and {text.count(number, 'note')}: modelforge assess show asm-0000000001" in short_card(one)
+        assert ("DECLARED_NOT_PROVEN" in long_card(one)) == (proof is None)
+        assert "note: N" in long_card(one)
+
+
+def test_what_went_stale_stands_under_the_verdict_and_nothing_is_wider_than_the_screen() -> None:
+    because = ("driver changed from 550.1 to 560.2", "fact " * 40)
+    one = assessment(stale_because=because, findings=(finding("B", "warning", LONG, LONG),), location="d/" * 90)
+    lines = long_card(one, facts=True, columns=80).splitlines()
+    assert lines[1] == "  - driver changed from 550.1 to 560.2"
+    assert all(text.width(line) <= 80 for line in lines)
+    assert f"  {DIGEST}" in lines  # whole, below its name
+    assert max(len(line) for line in long_card(one, columns=120).splitlines()) > 80
+
+
+def test_the_declared_line_reads_as_a_sentence() -> None:
+    bare = Declared(adapter="vllm", version="not installed", executable=False, inspect_only=True)
+    assert declared_line(bare).startswith("vllm: not installed; can be inspected only;")
+    assert declared_line(DECLARED) == "sentence_transformers 6.2.0; executable; model type bert (declared)"
 
 
 def test_show_may_be_longer_and_has_everything(answering: Answering, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import pytest
 import rich_click as click
 
+from adapters.inspect.codes import CODES as FINDINGS
 from bus.errors import CODES, ErrorCode, ModelForgeError
 from modelforge.cli import boundary
+from modelforge.cli.command import App
 from modelforge.cli.main import call
 
 
@@ -33,6 +36,36 @@ def test_every_code_has_three_lines_and_its_exit_code(code: ErrorCode, capsys: p
     assert CODES[code].meaning in why
     assert "file=x" in why
     assert then == f"  next: {CODES[code].remedy}"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_an_error_begins_a_line_and_wraps_at_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The line of the scan that was running is ended before the error is told."""
+    stream = Terminal()
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("MODELFORGE_STATE", str(tmp_path))
+    monkeypatch.setattr("sys.stderr", stream)
+
+    def fails(app: App, _: object) -> None:
+        app.out.progress.phase("hashing")
+        raise ModelForgeError(ErrorCode.ARTIFACT_CHANGED, "a file differs " * 8, file="x")
+
+    monkeypatch.setattr("modelforge.cli.artifact.with_operator", fails)
+    assert boundary.run(call, ["artifact", "scan", "m"]) == 1
+    before, _, told = stream.getvalue().partition("error: ")
+    assert before.endswith(" s\n")
+    lines = f"error: {told}".splitlines()
+    assert len(lines) > 3
+    assert all(len(line) <= 60 for line in lines)
+    assert not any(line.endswith(("fil", "diff")) for line in lines)
 
 
 def test_json_puts_the_failure_on_stdout_too(capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,6 +141,19 @@ def test_usage_errors_have_the_same_shape(arguments: list[str], capsys: pytest.C
     assert out == ""
     assert err.startswith("error: INVALID_ARGUMENT: ")
     assert "--help`." in err.splitlines()[2]
+
+
+def test_a_runtime_that_cannot_run_it_refuses_whoever_finds_that_out() -> None:
+    """The gate before a probe is queued, or the node before anything is loaded: both are a refusal, not a failed model."""
+    assert boundary.exit_of("RUNTIME_INCOMPATIBLE") == 4
+    assert "environment show NODE" in CODES[ErrorCode.RUNTIME_INCOMPATIBLE].remedy
+
+
+def test_a_remedy_that_makes_a_profile_keeps_what_it_does_not_name() -> None:
+    remedies = [info.remedy for info in CODES.values()] + [info.remedy for info in FINDINGS.values()]
+    making = [remedy for remedy in remedies if "profile create" in remedy]
+    assert making
+    assert all("--from" in remedy for remedy in making)
 
 
 def test_the_return_value_of_a_command_is_the_exit_code() -> None:

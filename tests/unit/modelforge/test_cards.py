@@ -23,9 +23,11 @@ from bus.messages.evidence import (
     Timings,
 )
 from bus.messages.gates import ProbeView
+from bus.messages.inventory import NodeView
 from bus.messages.profiles import Budgets
 from bus.states import ProbeState
 from modelforge.cli.evidence_card import evidence_pairs, isolation_lines, probe_card, reclaim_line
+from modelforge.cli.node import flags_card
 from modelforge.cli.watching import Marks
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -142,9 +144,33 @@ def test_the_probe_card_shows_failure_and_timeline() -> None:
         evidence=EVIDENCE,
     )
     card = probe_card(failed)
-    assert "GPU_OOM: no room" in card
+    assert card.splitlines()[0] == "prb-0000000001 FAILED: GPU_OOM: no room"
     assert "unloading" in card
     assert "evidence (measured)" in card
+
+
+def test_the_probe_card_begins_with_what_came_of_it_and_fits() -> None:
+    done = probe(state=ProbeState.COMPLETED, candidate_id="cnd-0000000001", evidence=EVIDENCE)
+    card = probe_card(done, 80)
+    assert card.splitlines()[0] == "prb-0000000001 COMPLETED: it made candidate cnd-0000000001"
+    assert all(len(line) <= 80 for line in card.splitlines())
+    assert f"  {DIGEST}" in card.splitlines()
+    assert probe_card(probe(cancel_requested=True)).startswith("prb-0000000001 QUEUED on local, cancel requested")
+
+
+@pytest.mark.parametrize(
+    ("enabled", "lab", "words"),
+    [
+        (False, True, "local is DISABLED for work: the fan is broken"),
+        (True, True, "local is enabled for work and probes: the fan is broken"),
+        (True, False, "local is enabled for work, NOT for probes: the fan is broken"),
+    ],
+)
+def test_a_changed_node_is_told_in_one_sentence_and_a_short_card(enabled: bool, lab: bool, words: str) -> None:
+    changed = NodeView(name="local", enabled=enabled, lab_eligible=lab, liveness="online")
+    lines = flags_card(changed, "the fan is broken").splitlines()
+    assert lines[0] == words
+    assert len(lines) == 6
 
 
 def test_each_state_is_told_once_and_none_is_lost() -> None:

@@ -107,3 +107,20 @@ def test_what_fits_is_not_cut() -> None:
     assert text.fit("abcd", 4) == "abcd"
     assert text.fit("abcde", 4) == "abc…"
     assert text.fit("模型模型", 4) == "模…"
+
+
+def test_a_cut_text_ends_with_a_whole_word() -> None:
+    lines = text.wrap("one two three four five seventeen", 10, rest="  ", lines_max=2)
+    assert lines == ["one two", "  three …"]
+    assert text.wrap("x" * 40, 10, lines_max=1) == ["x" * 8 + " …"]  # a part of a word where that is all there is
+
+
+def test_a_card_of_a_given_width_wraps_words_and_keeps_a_long_one_whole() -> None:
+    shown = text.card([("name", "a b c d e f g h i j"), ("digest", "z" * 20)], indent=0, columns=22).splitlines()
+    assert shown == ["name    a b c d e f g", "        h i j", "digest", "  " + "z" * 20]
+    assert text.card([("name", "a b c d")], columns=10).splitlines() == [
+        "  name  a",
+        "        b",
+        "        c",
+        "        d",
+    ]

@@ -122,10 +122,25 @@ def test_a_measured_phase_is_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch
     assert "scan hashing [####............] 25% 1/4 files" in drawn[-2]
     assert "75%" in drawn[-1]
     assert len(drawn[-1].rstrip("\r")) < 60  # a line that wraps could not be rewritten
+    assert drawn[-1].rstrip("\r").endswith("… 0.0 s")  # what is too long gives way, the time does not
     progress.measure("scan listing", 7, 0, "7 files")
     assert "scan listing 7 files" in stream.getvalue().rpartition("\x1b[2K")[2]
     progress.finish()
     assert stream.getvalue().endswith("s\n")
+
+
+def test_a_sentence_wraps_at_the_terminal_and_a_command_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    out = Output(no_color=True)
+    out.note("  the sentence " + "of words " * 10)
+    out.next("modelforge assess " + "a" * 60)
+    *lines, command = stream.getvalue().splitlines()
+    assert len(lines) == 3
+    assert all(len(line) <= 50 for line in lines)
+    assert lines[1].startswith("    of ")
+    assert command == "next: modelforge assess " + "a" * 60
 
 
 def test_without_a_terminal_each_tenth_is_one_plain_line() -> None:

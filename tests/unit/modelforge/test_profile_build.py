@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -11,11 +13,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bus import verbs
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.profiles import AudioSemantics, Budgets, Preprocessing, RuntimeProfile
+from bus.messages.api import Nodes
+from bus.messages.profiles import (
+    AdapterFacts,
+    AudioSemantics,
+    Budgets,
+    Preprocessing,
+    ProfileView,
+    RuntimeProfile,
+)
 from modelforge.cli import boundary, main
 from modelforge.cli.profile import create, profile_toml
 from modelforge.cli.profile_fields import TABLES, build_profile, examine, read_toml
+from tests.support.declaring import declaring
+
+AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def stored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Stored:
+    one = Stored("sentence_transformers", "of_a_node")
+    monkeypatch.setenv("MODELFORGE_STATE", str(tmp_path))
+    monkeypatch.setattr("modelforge.cli.profile.with_operator", lambda _, work: asyncio.run(work(one)))
+    return one
 
 
 def test_a_name_is_enough() -> None:
@@ -109,6 +131,83 @@ def test_the_flags_of_a_table_go_into_that_table() -> None:
     )
     pictured = build_profile("p", {}, {"task": "image_to_text", "image_size_px": 224})
     assert pictured.preprocessing == Preprocessing(image_size_px=224)
+
+
+class Stored:
+    """A controller that has one profile, and one node."""
+
+    def __init__(self, *adapters: str) -> None:
+        facts = tuple(AdapterFacts(name=name, version="1", executable=True) for name in adapters)
+        self._node = declaring(*facts)
+        self.sent: list[RuntimeProfile] = []
+
+    async def call(self, verb: verbs.Verb[Any, Any], request: Any) -> object:
+        if verb is verbs.NODES_LIST:
+            return Nodes(nodes=(self._node,))
+        if verb is verbs.PROFILES_SHOW:
+            assert request.id == "old@2"
+            return ProfileView(id=OLD.digest(), profile=OLD, created_at=AT, created_by="me", version=2)
+        self.sent.append(request.profile)
+        return ProfileView(id=request.profile.digest(), profile=request.profile, created_at=AT, created_by="me")
+
+
+OLD = RuntimeProfile(
+    name="old", batch_size=4, threads=3, budgets=Budgets(loading_s=7, total_s=600), memory_limit_mib=512
+)
+
+
+def test_a_profile_begins_with_a_stored_one_and_keeps_all_that_is_not_named(stored: Stored, tmp_path: Path) -> None:
+    """What a remedy asks for is one change; every other setting must still be the old one."""
+    new = ["profile", "create", "new", "--from", "old@2"]
+    assert boundary.run(main.call, [*new, "--memory-limit-mib", "2048"]) == 0
+    assert boundary.run(main.call, [*new, "--unloading-s", "9", "--overlong-text", "refuse"]) == 0
+    file = tmp_path / "p.toml"
+    file.write_text("threads = 2\n[budgets]\nloading_s = 8\n")
+    assert boundary.run(main.call, [*new, "--file", str(file), "--threads", "1"]) == 0
+    changed = msgspec.structs.replace
+    assert stored.sent == [
+        changed(OLD, name="new", memory_limit_mib=2048),
+        changed(
+            OLD,
+            name="new",
+            budgets=changed(OLD.budgets, unloading_s=9),
+            preprocessing=Preprocessing(overlong_text="refuse"),
+        ),
+        changed(OLD, name="new", threads=1, budgets=changed(OLD.budgets, loading_s=8)),
+    ]
+
+
+def test_the_next_version_of_a_profile_needs_no_name(stored: Stored) -> None:
+    assert boundary.run(main.call, ["profile", "create", "--from", "old@2", "--new-version", "--threads", "8"]) == 0
+    assert [(one.name, one.threads) for one in stored.sent] == [("old", 8)]
+
+
+@pytest.mark.parametrize(("adapter", "code"), [("nonsense", 2), ("of_a_node", 0), ("custom", 0), ("vllm", 0)])
+def test_an_adapter_that_nobody_knows_is_refused(
+    stored: Stored, adapter: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert boundary.run(main.call, ["profile", "create", "p", "--adapter", adapter]) == code
+    assert len(stored.sent) == (code == 0)
+    if code:
+        err = capsys.readouterr().err
+        assert "'nonsense' is not one of sentence_transformers, " in err
+        assert "of_a_node" in err
+        assert "`custom`" in err
+
+
+def test_a_file_with_an_unknown_adapter_is_not_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text('name = "p"\nadapter = "nonsense"\n')
+    assert boundary.run(main.call, ["profile", "validate", str(file)]) == 2
+    assert "adapter: 'nonsense' is not one of" in capsys.readouterr().out
+
+
+def test_help_breaks_no_word(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert boundary.run(main.call, ["profile", "create", "--help"]) == 0
+    words = capsys.readouterr().out.replace("│", " ").split()
+    for word in ("--normalize/--no-normalize", "--timestamps/--no-timestamps", "image_text_similarity,", "bfloat16."):
+        assert word in words
 
 
 def test_a_device_that_may_change_is_no_device(capsys: pytest.CaptureFixture[str]) -> None:

@@ -156,6 +156,7 @@ def test_the_gauge_tells_states_and_steps_each_once() -> None:
     stream = io.StringIO()
     gauge = Gauge(Progress(stream, animate=False))
     gauge.tell(view(state=JobState.QUEUED))
+    gauge.tell(view())
     gauge.tell(view(progress=ScanProgress(step="listing", files_done=3)))
     for done in (0, 2**20, 2**20):
         gauge.tell(
@@ -168,11 +169,58 @@ def test_the_gauge_tells_states_and_steps_each_once() -> None:
     gauge.tell(view(state=JobState.SUCCEEDED, progress=ScanProgress(step="reporting")))
     assert stream.getvalue().splitlines() == [
         "scan scn-1 of local:m queued",
+        "scan scn-1 of local:m running on local",
         "listing",
         "hashing",
         "hashing: 50% 1/2 files 1.0 MiB/2.0 MiB",
         "scan scn-1 of local:m succeeded",
     ]
+
+
+def test_an_absolute_path_is_refused_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert boundary.run(main.call, ["artifact", "scan", "/srv/models/a b"]) == 2
+    err = capsys.readouterr().err
+    assert "PATH_OUTSIDE_ROOT: '/srv/models/a b' is an absolute path" in err
+    assert "must be relative to the node's artifact root" in err
+    assert "`modelforge artifact scan 'a b'`" in err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted; scan scn-1 goes on"),
+        (ModelForgeError(ErrorCode.WAIT_TIMEOUT, "not ended"), 124, "not ended"),
+    ],
+)
+def test_a_wait_that_ends_early_says_what_goes_on_and_how_to_look(
+    error: BaseException,
+    code: int,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Answering:
+        async def call(self, *_: object) -> object:
+            return view(state=JobState.QUEUED)
+
+    def dial(_: object, work: Any) -> object:
+        return asyncio.run(work(Answering()))
+
+    limits: list[float | None] = []
+
+    async def follow(_: object, __: object, ___: object, timeout_s: float | None) -> object:
+        limits.append(timeout_s)
+        raise error
+
+    monkeypatch.setattr(artifact, "with_operator", dial)
+    monkeypatch.setattr(artifact, "follow_scan", follow)
+    state = tmp_path / "st"
+    assert boundary.run(main.call, ["artifact", "scan", "m", "--node", "n", "--state", str(state)]) == code
+    err = capsys.readouterr().err
+    assert words in err
+    assert f"`modelforge artifact scan-show scn-1 --state {state}`" in err
+    assert limits == [None]  # as long as the scan takes, unless somebody says otherwise
 
 
 def test_the_result_says_how_much_was_found_and_what_is_held() -> None:
