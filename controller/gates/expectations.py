@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from adapters.formats import sha256sums
 from adapters.formats.documents import DocumentProblem
@@ -70,19 +70,45 @@ def mismatch(tx: Tx, scan_id: str, manifest: Manifest) -> Failure | None:
     groups = {
         "different": [path for path, sha256 in entries.items() if found.get(path, sha256) != sha256],
         "missing": [path for path in entries if path not in found],
-        "surplus": [path for path, sha256 in found.items() if path not in entries and sha256 != source_sha256],
+        "surplus": _surplus(entries, source_sha256, found),
     }
     if not any(groups.values()):
         return None
-    words = "; ".join(f"{word}: {shown(paths)}" for word, paths in groups.items() if paths)
-    error = ModelForgeError(
-        ErrorCode.EXPECTED_MANIFEST_MISMATCH,
-        f"the folder does not hold what the list names; {words}",
-        different=len(groups["different"]),
-        missing=len(groups["missing"]),
-        surplus=len(groups["surplus"]),
-    )
-    return error.to_failure()
+    words = "; ".join(f"{len(paths)} {word}: {shown(paths)}" for word, paths in groups.items() if paths)
+    context: dict[str, Any] = {word: len(paths) for word, paths in groups.items()}
+    # The message has more of the names already; a program that reads the context wants one to look at.
+    context |= {f"first_{word}": shown(paths[:1]) for word, paths in groups.items() if paths}
+    message = f"the folder does not hold what the list names; {_one_level_off(entries, found)}{words}"
+    return ModelForgeError(ErrorCode.EXPECTED_MANIFEST_MISMATCH, message, **context).to_failure()
+
+
+def _surplus(entries: Mapping[str, str], source_sha256: str, found: Mapping[str, str]) -> list[str]:
+    """Members that the list does not name. One copy of the list itself is none of them: it cannot name itself."""
+    unnamed = [path for path in found if path not in entries]
+    own = next((path for path in unnamed if found[path] == source_sha256), None)
+    return [path for path in unnamed if path != own]
+
+
+def _one_level_off(entries: Collection[str], found: Collection[str]) -> str:
+    """What explains a list of which nothing is found: it was made one folder above the one that was scanned, or below."""
+    if any(path in found for path in entries):
+        return ""
+    if folder := _shared_folder(entries, found):
+        return f"the list's paths begin with {folder}: make it inside the folder; "
+    folder = _shared_folder([path for path in found if "/" in path], entries)
+    return f"the files of the list lie in {folder}: scan that folder; " if folder else ""
+
+
+def _shared_folder(paths: Collection[str], others: Collection[str]) -> str:
+    """The folder, as `NAME/`, that all these paths begin with, and behind which they name some of the others."""
+    first = next(iter(paths), "")
+    for end in (at for at, character in enumerate(first, start=1) if character == "/"):
+        folder = first[:end]
+        if not all(path.startswith(folder) for path in paths):
+            break
+        if any(path.removeprefix(folder) in others for path in paths):
+            return clean_line(folder, MAX_SHOWN_CHARS)
+    return ""
 
 
 def lose_other(tx: Tx, node: str, path: str, digest: str, failure: Failure, *, job_id: str) -> None:

@@ -70,10 +70,10 @@ async def test_a_set_that_equals_the_list_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"config.json": b"{}"}, "different: config.json"),
-        ({"config.json": None}, "missing: config.json"),
-        ({"more.txt": b"x"}, "surplus: more.txt"),
-        ({"model.safetensors": None, "model.bin": b"x"}, "missing: model.safetensors; surplus: model.bin"),
+        ({"config.json": b"{}"}, "; 1 different: config.json"),
+        ({"config.json": None}, "; 1 missing: config.json"),
+        ({"more.txt": b"x"}, "; 1 surplus: more.txt"),
+        ({"model.safetensors": None, "model.bin": b"x"}, "; 1 missing: model.safetensors; 1 surplus: model.bin"),
     ],
 )
 async def test_a_folder_that_does_not_equal_the_list_gives_no_set(
@@ -103,7 +103,9 @@ async def test_a_mismatch_names_a_few_files_and_how_many_there_are(tmp_path: Pat
         assert "\x1b" not in view.failure.message
         assert "extra/0004.txt and 35 more" in view.failure.message
         assert "extra/0005.txt" not in view.failure.message
-        assert view.failure.context == {"different": "0", "missing": "40", "surplus": "0"}
+        assert view.failure.context == {
+            "different": "0", "missing": "40", "surplus": "0", "first_missing": "extra/0000.txt",
+        }  # fmt: skip
 
 
 @pytest.mark.req("A3")
@@ -114,6 +116,61 @@ async def test_the_list_itself_may_lie_in_the_folder(tmp_path: Path) -> None:
         assert view.state == "succeeded"
         view = await scan(lab, model_files(), model_files(SHA256SUMS=SOURCE + b"x"))
         assert view.state == "failed"
+
+
+@pytest.mark.req("A3")
+async def test_the_list_may_lie_there_once_and_further_copies_are_surplus(tmp_path: Path) -> None:
+    async with open_lab(tmp_path) as lab:
+        await lab.hello()
+        copies = {"a.sums": SOURCE, "b.sums": SOURCE, "zz/model.bin": SOURCE}
+        view = await scan(lab, model_files(), model_files(**copies))
+        assert view.failure is not None
+        assert view.failure.message.endswith("; 2 surplus: b.sums, zz/model.bin")
+        listed = await scan(lab, model_files(**{"a.sums": SOURCE}), model_files(**{"a.sums": SOURCE, "b.sums": SOURCE}))
+        assert listed.state == "succeeded", "a member that is listed is not the list beside the members"
+
+
+def below(folder: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {f"{folder}/{path}": data for path, data in files.items()}
+
+
+@pytest.mark.parametrize(
+    ("listed", "found", "words"),
+    [
+        (
+            below("good", model_files()),
+            model_files(),
+            "the list's paths begin with good/: make it inside the folder; ",
+        ),
+        (
+            below("models/good", model_files()),
+            model_files(),
+            "the list's paths begin with models/good/: make it inside the folder; ",
+        ),
+        (
+            below("up", below("in", model_files())),
+            below("in", model_files()),
+            "the list's paths begin with up/: make it inside the folder; ",
+        ),
+        (
+            model_files(),
+            {**below("good", model_files()), "SHA256SUMS": SOURCE},
+            "the files of the list lie in good/: scan that folder; ",
+        ),
+        (below("good", model_files()), {"other.bin": b"x"}, "5 missing: "),
+        ({**below("good", model_files()), "README.md": b"x"}, model_files(), "6 missing: "),
+        (model_files(), below("good", {"other.bin": b"x"}), "5 missing: "),
+    ],
+)
+async def test_a_list_that_was_made_one_level_off_is_told_so(
+    tmp_path: Path, listed: dict[str, bytes], found: dict[str, bytes], words: str
+) -> None:
+    async with open_lab(tmp_path) as lab:
+        await lab.hello()
+        view = await scan(lab, listed, found)
+        assert view.failure is not None
+        assert f"the folder does not hold what the list names; {words}" in view.failure.message
+        assert ("first_missing" in view.failure.context, "first_different" in view.failure.context) == (True, False)
 
 
 @pytest.mark.req("A18")
