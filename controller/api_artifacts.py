@@ -42,7 +42,8 @@ async def _expected(ctx: ApiContext, caller: Caller, source: api.ExpectedManifes
     except ModelForgeError as error:
         if error.info.retry is Retry.LATER:
             raise
-        return expectation_gate.Expected(source, problem=error)
+        known = await ctx.store.read(lambda tx: expectation_gate.again(tx, source, caller.name))
+        return known or expectation_gate.Expected(source, problem=error)
     return await asyncio.to_thread(expectation_gate.read, source, data, ctx.settings.scan_max_files)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from adapters.formats import sha256sums
 from adapters.formats.documents import DocumentProblem
+from bus.digest import sha256_hex
 from bus.errors import ErrorCode, Failure, ModelForgeError
 from bus.messages.api import ExpectedManifest
 from bus.messages.artifacts import Manifest
@@ -39,6 +40,17 @@ def read(source: ExpectedManifest, data: bytes, max_files: int) -> Expected:
     if len(entries) > max_files:
         message = f"the list names {len(entries)} files, and no scan takes more than {max_files}"
         return Expected(source, problem=ModelForgeError(ErrorCode.INVALID_ARGUMENT, message))
+    return Expected(source, entries)
+
+
+def again(tx: Tx, source: ExpectedManifest, required_by: str) -> Expected | None:
+    """The very list, from a scan that this caller required it of before: it went into the ledger, and its payload is gone.
+
+    So whoever sends one list for two scans at the same moment is not told that the second one's was never sent.
+    """
+    entries = expectations.last_list(tx, source.source_sha256, required_by)
+    if entries is None or sha256_hex(sha256sums.render(entries)) != source.blob.sha256:
+        return None
     return Expected(source, entries)
 
 

@@ -32,6 +32,12 @@ def entries_of(tx: Tx, scan_id: str) -> tuple[dict[str, str], str] | None:
     return None if row is None else (from_json(row["entries"], dict[str, str]), row["source_sha256"])
 
 
+def last_list(tx: Tx, source_sha256: str, required_by: str) -> dict[str, str] | None:
+    """The entries of the newest list that this user took from a file with this digest."""
+    row = tx.one("expectations.last_list", source_sha256=source_sha256, required_by=required_by)
+    return None if row is None else from_json(row["entries"], dict[str, str])
+
+
 def meet(tx: Tx, scan_id: str, digest: str) -> bool:
     """The set equals what was required of the scan; was anything required?"""
     return tx.run("expectations.meet", scan_id=scan_id, set_digest=digest, at=tx.at) > 0

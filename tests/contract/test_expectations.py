@@ -230,6 +230,20 @@ async def test_a_list_that_was_never_sent_is_refused_and_another_users_is_not_fo
         assert await counts(lab) == before
 
 
+async def test_one_list_that_is_sent_twice_at_one_moment_serves_both_scans(tmp_path: Path) -> None:
+    async with open_lab(tmp_path) as lab:
+        await lab.hello()
+        data = list_of(model_files())
+        first, second = await upload(lab, data), await upload(lab, data)
+        await lab.call("artifacts.scan", request_of(first, path="one"))
+        view = await lab.call("artifacts.scan", request_of(second, path="two"))
+        ended = await end(lab, await claim(lab, view.id), scanned(model_files()))
+        assert (ended.state, ended.expected_sha256) == ("succeeded", sha256_hex(SOURCE))
+        other = BlobRef(sha256=sha256_hex(list_of({"x": b""})), size_bytes=1)
+        await refused(lab.call("artifacts.scan", request_of(other)), ErrorCode.BLOB_REFUSED)
+        await refused(lab.call("artifacts.scan", request_of(first), user="bob"), ErrorCode.BLOB_REFUSED)
+
+
 async def test_a_list_is_gone_when_it_was_used_and_a_repeated_request_needs_it_no_more(tmp_path: Path) -> None:
     async with open_lab(tmp_path) as lab:
         await lab.hello()

@@ -15,3 +15,7 @@ SET kind = excluded.kind, key = excluded.key, required_by = excluded.required_by
 -- name: of_set
 SELECT kind, source_sha256, key, required_by, scan_id, at FROM set_expectations
 WHERE set_digest = :set_digest ORDER BY at DESC, source_sha256 LIMIT :limit;
+
+-- name: last_list
+SELECT entries FROM scan_expectations WHERE source_sha256 = :source_sha256 AND required_by = :required_by
+ORDER BY rowid DESC LIMIT 1;
