@@ -56,6 +56,7 @@ def test_the_same_folder_gives_the_same_digest(root: Path) -> None:
     assert first.manifest.digest() == second.manifest.digest()
 
 
+@pytest.mark.req("A3")
 def test_a_file_that_comes_during_the_scan_is_noticed(root: Path) -> None:
     class Meddling(ScanWatch):
         """Files are listed before the first check."""

@@ -91,6 +91,7 @@ def replace(path: Path) -> None:
     other.replace(path)
 
 
+@pytest.mark.req("A3")
 @pytest.mark.parametrize("change", [append, rewrite_and_set_the_clock_back, replace, Path.unlink])
 def test_a_file_that_changes_while_it_is_read_is_noticed(root: Path, change: Callable[[Path], None]) -> None:
     target = root / "model" / "model.safetensors"
