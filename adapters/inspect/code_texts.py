@@ -75,7 +75,7 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     ),
     "GPU_NOT_CHOSEN": (
         "The node has several cards and the profile names none of them.",
-        "Name the card in the profile: `--gpu-uuid`.",
+        "Name the card in a new profile: `modelforge profile create NEWNAME --from PROFILE --gpu-uuid UUID`.",
     ),
     "GPU_DRIVER_UNKNOWN": (
         "The node reports a card, but no version of its driver or of CUDA.",
@@ -367,6 +367,18 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     ),
     "WEIGHTS_INCOMPLETE": (
         "The weights hold fewer parameters than the configuration promises; a runtime would invent the others.",
+        "Take config.json and the weights from one and the same model.",
+    ),
+    "LAYER_COUNT_MISMATCH": (
+        "The weights hold more or fewer layers than the configuration counts; a runtime would leave some out or invent some.",
+        "Take config.json and the weights from one and the same model.",
+    ),
+    "CONFIG_IMPLAUSIBLE": (
+        "A size in the configuration is no number that a model can have, or does not fit another one.",
+        "Restore the model's own config.json, then scan and assess the new set.",
+    ),
+    "WEIGHTS_FOREIGN": (
+        "Names or shapes in the weight headers are not those of the model that config.json describes.",
         "Take config.json and the weights from one and the same model.",
     ),
 }

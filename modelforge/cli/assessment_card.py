@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from bus.text import clean_line
 from modelforge import format as text
 from modelforge.cli.hints import can_probe
-from modelforge.cli.names import versioned
+from modelforge.cli.names import adapter_label, versioned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,6 @@ _NAMES_COLUMNS: Final = 12
 _LOST_COLUMNS: Final = 16
 # The verdict, and a blank before the facts.
 _FRAME_ROWS: Final = 2
-_NOT_INSTALLED: Final = "not installed"
 _UNPROVEN: Final = "nothing: no probe has completed under these facts"
 
 
@@ -183,9 +182,7 @@ def history_line(earlier: EstimateError) -> str:
 
 def declared_line(declared: Declared) -> str:
     """What the runtime says of itself, in one line."""
-    named = f"{declared.adapter}: not installed"
-    if declared.version != _NOT_INSTALLED:
-        named = f"{declared.adapter} {declared.version}"
+    named = adapter_label(declared.adapter, declared.version)
     if declared.inspect_only:
         state = "can be inspected only"
     else:

@@ -16,6 +16,7 @@ from bus.text import clean_line
 from modelforge import format as text
 from modelforge import toml_text
 from modelforge.cli.command import App, Command, LocalCommand
+from modelforge.cli.names import adapter_label
 from modelforge.cli.session import with_operator
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _adapter_card(one: AdapterFacts) -> str:
     types = ", ".join(one.model_types[:_MODEL_TYPES_SHOWN])
     if len(one.model_types) > _MODEL_TYPES_SHOWN:
         types = f"{types} and {len(one.model_types) - _MODEL_TYPES_SHOWN} more: see --json"
-    title = text.fit(f"{one.name} {one.version} (declared, not proven)", _COLUMNS)
+    title = text.fit(f"{adapter_label(one.name, one.version)} (declared, not proven)", _COLUMNS)
     pairs: list[tuple[str, object]] = [
         ("state", "inspected only: no version of this product runs it yet" if one.inspect_only else state),
         ("tasks", _listed(one.tasks)),

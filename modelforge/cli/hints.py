@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from bus.messages.artifacts import ArtifactSet, ScanView
     from bus.messages.gates import Approval, Assessment, ProbeView, Purpose
+    from bus.messages.profiles import ProfileView
     from bus.operator import Operator
 
 _NEWEST: Final = Page(limit=200)
@@ -63,6 +64,19 @@ async def after_scan(operator: Operator, view: ScanView, found: ArtifactSet | No
     return (newest, "modelforge profile list") if len(profiles) > 1 else (newest,)
 
 
+async def after_profile(operator: Operator, view: ProfileView) -> tuple[str, ...]:
+    """The newest set is assessed for it, where that lies; without any set, a folder is scanned."""
+    try:
+        sets = (await operator.call(verbs.ARTIFACTS_LIST, Page(limit=2))).sets
+    except ModelForgeError:
+        return ("modelforge artifact list",)
+    lies = [one for one in sets if one.locations]
+    if not lies:
+        return ("modelforge artifact scan PATH",)
+    first = _assess(lies[0].digest, f"{view.profile.name}@{view.version}", lies[0].locations[0].node)
+    return (first, "modelforge artifact list") if len(sets) > 1 else (first,)
+
+
 def _assess(digest: str, profile: str, node: str, path: str | None = None) -> str:
     place = f" --path {shlex.quote(path)}" if path is not None else ""
     return f"modelforge assess {text.short(digest)} --profile {profile} --node {node}{place}"
@@ -74,8 +88,9 @@ def scan_again(path: str, node: str) -> str:
 
 
 def assess_again(one: Assessment) -> str:
-    """The same question once more."""
-    return _assess(one.set_digest, versioned(one), one.node)
+    """The same question once more, about the same place unless the set lies there no longer."""
+    moved = any(said.startswith("set location changed") for said in one.stale_because)
+    return _assess(one.set_digest, versioned(one), one.node, None if moved else one.location)
 
 
 def mend(one: Assessment) -> str:

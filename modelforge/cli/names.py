@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bus.errors import ErrorCode, ModelForgeError
 
 if TYPE_CHECKING:
     from bus.messages.gates import Assessment
+
+
+NOT_INSTALLED: Final = "not installed"
 
 
 def can_ask() -> bool:
@@ -28,6 +31,11 @@ def require_digest_or_prefix(value: str) -> str:
     hint = "List the sets with `modelforge artifact list`."
     message = f"{value!r} names no set: a set is named by the hex digits of its digest"
     raise ModelForgeError(ErrorCode.INVALID_ARGUMENT, message, hint=hint)
+
+
+def adapter_label(name: str, version: str) -> str:
+    """An adapter with its version, which a node declares as `not installed` where there is none."""
+    return f"{name}: {version}" if version == NOT_INSTALLED else f"{name} {version}"
 
 
 def versioned(one: Assessment) -> str:

@@ -11,12 +11,14 @@ from bus.ids import now
 from bus.messages.api import ById, NodeFlagsRequest, Page
 from modelforge import format as text
 from modelforge.cli.command import App, Command
+from modelforge.cli.names import adapter_label
 from modelforge.cli.session import with_operator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bus.messages.inventory import HardwareFacts, NodeView
+    from bus.messages.profiles import AdapterFacts
 
 
 _COLUMNS: Final = 80
@@ -56,6 +58,12 @@ def list_(app: App, limit: int) -> None:
     app.out.truncated(reply, len(nodes), limit)
     if not nodes:
         app.next("modelforge up")
+
+
+def _execution(one: AdapterFacts) -> str:
+    if one.executable:
+        return ""
+    return " (can be inspected only)" if one.inspect_only else f" (not executable: {one.reason})"
 
 
 def _gpus(hardware: HardwareFacts | None) -> str:
@@ -154,8 +162,7 @@ def _card(found: NodeView) -> str:
             (
                 "adapters",
                 "\n".join(
-                    f"{one.name} {one.version}" + ("" if one.executable else f" (not executable: {one.reason})")
-                    for one in inventory.environment.adapters
+                    adapter_label(one.name, one.version) + _execution(one) for one in inventory.environment.adapters
                 ),
             ),
         ]

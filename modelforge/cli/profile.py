@@ -20,6 +20,7 @@ from modelforge import format as text
 from modelforge import toml_text
 from modelforge.cli.adapter_names import adapter_names, require_adapter
 from modelforge.cli.command import App, Command, LocalCommand
+from modelforge.cli.hints import after_profile
 from modelforge.cli.output import columns
 from modelforge.cli.profile_fields import (
     TABLES,
@@ -155,21 +156,22 @@ def create(
     if origin is None:
         build_profile(name, document, flags)  # what is wrong in itself is said without a controller
 
-    async def work(operator: Operator) -> ProfileView:
+    async def work(operator: Operator) -> tuple[ProfileView, tuple[str, ...]]:
         began = await _stored(operator, origin) if origin is not None else {}
         wanted = build_profile(name, over(began, document), flags)
         await require_adapter(operator, wanted.adapter)
-        return await operator.call(verbs.PROFILES_CREATE, ProfileRequest(profile=wanted, new_version=new_version))
+        stored = await operator.call(verbs.PROFILES_CREATE, ProfileRequest(profile=wanted, new_version=new_version))
+        return stored, await after_profile(operator, stored)
 
     try:
-        view = with_operator(app, work)
+        view, hints = with_operator(app, work)
     except ModelForgeError as error:
         if error.code is not ErrorCode.PROFILE_CONFLICT or new_version:
             raise
         hint = "Choose another name, or add `--new-version` to keep both."
         raise ModelForgeError(error.code, error.message, hint=hint, **error.context) from error
     app.out.result("profile", view, lambda: profile_card(view))
-    app.next(f"modelforge assess SET --profile {view.profile.name}@{view.version} --node NODE")
+    app.next(*hints)
 
 
 async def _stored(operator: Operator, named: str) -> dict[str, Any]:

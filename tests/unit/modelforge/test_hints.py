@@ -206,7 +206,9 @@ def test_a_corrupt_place_is_scanned_before_anything_is_assessed_again() -> None:
     one = assessment("asm-1", stale_because=because, location="models/a b")
     assert mend(one) == "modelforge artifact scan 'models/a b' --node local"
     mended = msgspec.structs.replace(one, stale_because=("set integrity changed from corrupt: a.bin to verified",))
-    assert mend(mended) == AGAIN
+    assert mend(mended) == f"{AGAIN} --path 'models/a b'"
+    moved = msgspec.structs.replace(one, stale_because=("set location changed from models/a b to none",))
+    assert mend(moved) == AGAIN
 
 
 async def test_the_place_that_was_scanned_is_the_one_to_assess() -> None:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from bus import verbs
 from bus.errors import ErrorCode, ModelForgeError
-from bus.messages.api import Nodes
+from bus.messages.api import ArtifactSets, Nodes
+from bus.messages.artifacts import ArtifactSet, SetLocation
 from bus.messages.profiles import (
     AdapterFacts,
     AudioSemantics,
@@ -140,6 +141,7 @@ class Stored:
         facts = tuple(AdapterFacts(name=name, version="1", executable=True) for name in adapters)
         self._node = declaring(*facts)
         self.sent: list[RuntimeProfile] = []
+        self.sets: tuple[ArtifactSet, ...] = ()
 
     async def call(self, verb: verbs.Verb[Any, Any], request: Any) -> object:
         if verb is verbs.NODES_LIST:
@@ -147,6 +149,8 @@ class Stored:
         if verb is verbs.PROFILES_SHOW:
             assert request.id == "old@2"
             return ProfileView(id=OLD.digest(), profile=OLD, created_at=AT, created_by="me", version=2)
+        if verb is verbs.ARTIFACTS_LIST:
+            return ArtifactSets(sets=self.sets)
         self.sent.append(request.profile)
         return ProfileView(id=request.profile.digest(), profile=request.profile, created_at=AT, created_by="me")
 
@@ -175,6 +179,18 @@ def test_a_profile_begins_with_a_stored_one_and_keeps_all_that_is_not_named(stor
         ),
         changed(OLD, name="new", threads=1, budgets=changed(OLD.budgets, loading_s=8)),
     ]
+
+
+def test_a_profile_is_followed_by_an_assessment_with_the_real_names(
+    stored: Stored, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert boundary.run(main.call, ["profile", "create", "p"]) == 0
+    assert capsys.readouterr().err == "next: modelforge artifact scan PATH\n"
+    place = SetLocation(node="far", path="m", state="present", scanned_at=AT)
+    one = ArtifactSet(digest=f"sha256:{'ab' * 32}", file_count=1, size_bytes=1, created_at=AT, locations=(place,))
+    stored.sets = (one,)
+    assert boundary.run(main.call, ["profile", "create", "p"]) == 0
+    assert capsys.readouterr().err == "next: modelforge assess abababababab --profile p@1 --node far\n"
 
 
 def test_the_next_version_of_a_profile_needs_no_name(stored: Stored) -> None:
