@@ -33,7 +33,8 @@ GIVE_BACK_S: Final = 1.0
 TAKE_GRACE_S: Final = 5.0
 RESET_IDLE_S: Final = 60.0
 RESET_TIMEOUT_S: Final = 2.0
-# A message that no try can handle (a defect) is audited and ended after this many deliveries.
+# A message that no try can handle (a defect) is audited and ended after this many deliveries; after as many, a scan
+# whose set the ledger's disk has no room for.
 MAX_DELIVERIES: Final = 5
 _log: Final = logging.getLogger("controller.intake")
 
@@ -157,7 +158,16 @@ class Intake:
         node = subjects.parse_node(delivered.subject)
         message: AnyEvidence = decode(delivered.data, AnyEvidence)
         parts = await self._parts(node, message) if isinstance(message, ScanFinished) else None
-        applied = await self._store.write(lambda tx: _marked(tx, message, node, delivered.stream_sequence, parts))
+        sequence = delivered.stream_sequence
+        try:
+            applied = await self._store.write(lambda tx: _marked(tx, message, node, sequence, parts))
+        except ModelForgeError as error:
+            if not _may_end_without_set(message, delivered, error):
+                raise
+            # A set of many megabytes may find no room where a few words do. They end the scan, and say why; if the disk
+            # refuses them too, nobody can end anything, and the message is given back as before.
+            refused = ScanParts(error)
+            applied = await self._store.write(lambda tx: _marked(tx, message, node, sequence, refused))
         if isinstance(message, ScanFinished) and applied is not Outcome.REFUSED:
             self._progress.drop(message.job_id)
             await self._blobs.forget(node_place(node, message.lease_id))
@@ -200,6 +210,12 @@ class Intake:
             await self._client.request(delivered.reply, verb, timeout_s=ACK_TIMEOUT_S)
         except ModelForgeError as error:
             _log.warning("evidence on %s was not answered (%s): it will come again", delivered.subject, error.code)
+
+
+def _may_end_without_set(message: AnyEvidence, delivered: Delivered, error: ModelForgeError) -> bool:
+    """Did the ledger refuse what a scan found often enough? Its node waits for no answer and would scan it all again."""
+    found = isinstance(message, ScanFinished) and message.outcome == "succeeded"
+    return found and error.code is ErrorCode.STORE_UNAVAILABLE and delivered.num_delivered >= MAX_DELIVERIES
 
 
 def _marked(tx: Tx, message: AnyEvidence, node: str, stream_sequence: int, parts: ScanParts | None) -> Outcome:

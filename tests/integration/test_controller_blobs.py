@@ -6,6 +6,8 @@ import base64
 import hashlib
 import json
 import os
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.artifacts import FileEntry, Manifest
+from controller.intake import MAX_DELIVERIES
 from observability.vitals import Loop
 from tests.support.controllers import Bench, controller_bench
 from tests.support.fake_agent import FakeAgent, compatible_set
@@ -163,6 +166,42 @@ async def test_a_payload_that_is_not_there_ends_its_scan_and_stops_no_other(tmp_
         await until(lambda: stored(bench) == [], "nothing of the scan is left")
         again = await bench.scan("other")
         await agent.finish_scan(await agent.pull())
+        assert (await ended(bench, again))["state"] == "succeeded"
+
+
+@pytest.mark.req("D2")
+async def test_a_set_that_the_disk_has_no_room_for_ends_its_scan_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.intake.GIVE_BACK_S", 0.05)
+    _, data, evidence = large_set()
+    async with controller_bench(tmp_path) as bench:
+
+        def room(pages: int) -> Callable[[sqlite3.Connection], None]:
+            def limit(connection: sqlite3.Connection) -> None:
+                [used] = connection.execute("PRAGMA page_count").fetchone()
+                connection.execute(f"PRAGMA max_page_count = {used + pages}")
+
+            return limit
+
+        agent = await bench.agent()
+        await agent.hello()
+        scan_id = await bench.scan()
+        taken = await agent.pull()
+        lease = await agent.claim(taken)
+        sent = [await send(agent, lease, part) for part in (data, evidence)]
+        await bench.store._writer.call(room(100))
+        await report(agent, taken, lease, *sent)
+        view = await ended(bench, scan_id)
+        assert (view["state"], view["failure"]["code"]) == ("failed", "STORE_UNAVAILABLE")
+        assert bench.controller.faults.counts[Loop.EVIDENCE] == MAX_DELIVERIES - 1
+        assert (await bench.call("artifacts.list"))["sets"] == []
+        await until(lambda: stored(bench) == [], "nothing of the scan is left")
+        await bench.store._writer.call(room(100_000))
+        again = await bench.scan()
+        taken = await agent.pull()
+        lease = await agent.claim(taken)
+        await report(agent, taken, lease, *[await send(agent, lease, part) for part in (data, evidence)])
         assert (await ended(bench, again))["state"] == "succeeded"
 
 
