@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bus.codec import decode
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages import api
 from bus.messages.profiles import AudioSemantics, Budgets, ProfileView, RuntimeProfile
@@ -120,6 +121,17 @@ async def test_a_profile_that_breaks_a_rule_is_not_stored(tmp_path: Path, fields
         await refused(lab.profile(**fields), ErrorCode.INVALID_ARGUMENT)
         await refused(version(lab, **fields), ErrorCode.INVALID_ARGUMENT)
         assert (await lab.rows("SELECT count(*) AS n FROM profiles"))[0]["n"] == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("device", '"cuda-preferred"'), ("dtype", '"int3"'), ("threads", "-1"), ("threads", "9" * 5_000), ("task", "{}")],
+)
+def test_a_value_that_no_profile_has_is_refused_with_its_place_in_the_request(field: str, value: str) -> None:
+    with pytest.raises(ModelForgeError) as caught:
+        decode(f'{{"profile": {{"name": "cpu", "{field}": {value}}}}}'.encode(), api.ProfileRequest)
+    assert caught.value.code is ErrorCode.MALFORMED_MESSAGE
+    assert caught.value.message.endswith(f"- at `$.profile.{field}`")
 
 
 async def test_a_conflict_of_very_many_fields_stays_readable(tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from bus.errors import ErrorCode
 from bus.messages import api
 from bus.messages.evidence import MemorySource, MemorySummary, ProbeEvidence, Timings
 from bus.messages.gates import Assessment, Proof
 from bus.states import ProbeEvent
 from controller.store import probes
-from tests.support.gates import counts
+from tests.support.gates import counts, refused
 from tests.support.ledger import WHOLE_RUN, Lab, environment, hardware, inventory, open_lab, with_adapter
 from tests.support.proven import proven_evidence
 
@@ -104,6 +105,25 @@ async def test_a_proof_goes_with_its_facts_and_comes_back_with_them(tmp_path: Pa
         found = await proof(lab, assessment)
         assert found is not None
         assert found.probe_id == probe_id
+
+
+@pytest.mark.req("A18", "G4")
+async def test_a_proof_whose_approval_was_revoked_stands_and_opens_no_gate(tmp_path: Path) -> None:
+    async with open_lab(tmp_path) as lab:
+        assessment = await lab.ready()
+        probe_id = await probed(lab, assessment)
+        approval_id = (await lab.call("probes.show", api.ById(id=probe_id))).approval_id
+        await lab.call("approvals.revoke", api.RevokeRequest(id=approval_id, reason="a flaw"))
+        found = await proof(lab, assessment)
+        assert found is not None, "what was measured was measured"
+        assert found.candidate_id is not None
+        assert (await shown(lab, assessment)).approvals == ()
+        stale = (f"the approval {approval_id} was revoked",)
+        assert (await lab.call("candidates.show", api.ById(id=found.candidate_id))).stale_because == stale
+        await refused(lab.queue(assessment.id), ErrorCode.NOT_APPROVED)
+        await lab.approve(assessment.set_digest)
+        assert (await lab.queue(assessment.id)).approval_id != approval_id
+        assert (await lab.call("candidates.show", api.ById(id=found.candidate_id))).stale_because == stale
 
 
 @pytest.mark.req("A2")
