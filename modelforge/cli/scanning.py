@@ -186,6 +186,11 @@ def scan_card(view: ScanView, found: ArtifactSet | None) -> str:
         ("state", state_words(view)),
         ("set", view.set_digest or text.NOTHING),
     ]
+    if view.progress is not None and not JOB.is_terminal(view.state):
+        at = view.progress
+        files = f"{at.files_done} of {text.count(at.files_total, 'file')}"
+        amount = f"{text.size(at.bytes_done)} of {text.size(at.bytes_total)}"
+        pairs.append(("progress", f"{at.step}: {files}, {amount}"))
     if found is not None:
         pairs.append(("holds", f"{text.count(found.file_count, 'file')}, {text.size(found.size_bytes)}"))
         held = [one for one in found.quarantined if one.released_by is None]

@@ -245,6 +245,13 @@ def test_the_result_says_how_much_was_found_and_what_is_held() -> None:
     assert "holds" not in scan_card(view(), None)
 
 
+def test_a_scan_that_goes_on_says_how_far_it_is() -> None:
+    at = ScanProgress(step="hashing", files_done=1, files_total=2, bytes_done=2**20, bytes_total=2 * 2**20)
+    assert "hashing: 1 of 2 files, 1.0 MiB of 2.0 MiB" in scan_card(view(progress=at), None)
+    assert "running on local" in scan_card(view(progress=at), None)
+    assert "hashing" not in scan_card(view(state=JobState.FAILED, progress=at), None)
+
+
 def test_a_mismatch_names_what_the_signature_leaves_out() -> None:
     failure = Failure(code="EXPECTED_MANIFEST_MISMATCH", message="surplus: .gitattributes", context={"surplus": "1"})
     signed = Expected(kind="openssf_signature", entries={"a": HEX}, source_sha256=HEX, ignored=(".gitattributes",))
