@@ -14,6 +14,7 @@ from adapters.inspect.subject import NodeFacts, Subject
 from bus import ids
 from bus.codec import decode, encode
 from bus.digest import digest_of, sha256_hex
+from bus.errors import ErrorCode
 from bus.messages import api
 from bus.messages.gates import Assessment
 from bus.messages.inventory import NodeInventory
@@ -24,6 +25,7 @@ from controller import jobs
 from controller.gates import artifact_sets
 from controller.store import sets
 from controller.store.tx import Tx
+from tests.support.gates import counts, refused
 from tests.support.ledger import (
     NODE,
     PATH,
@@ -127,7 +129,10 @@ async def test_an_assessment_records_each_part_as_it_was(tmp_path: Path) -> None
         manifest, evidence = scanned(files)
         for name, found in (await three_readings(lab, assessment)).items():
             assert found.set_digest == manifest.digest() == digest, name
-            assert (found.profile_id, found.profile_name) == (wanted.digest(), "of-the-test"), name
+            assert (found.profile_id, found.profile_name, found.profile_version) == (
+                wanted.digest(), "of-the-test", 2,
+            ), name  # fmt: skip
+            assert found.location == PATH, name
             assert found.node == NODE, name
             assert found.environment_id == said.environment.digest(), name
             assert (found.adapter, found.adapter_version) == ("sentence_transformers", "6.9.3"), name
@@ -279,12 +284,35 @@ async def test_each_node_has_its_own_place(tmp_path: Path, mine: str, theirs: st
         for node, path in ((NODE, mine), (OTHER_NODE, theirs)):
             assessment = await assess_on(lab, digest, node)
             for name, found in (await three_readings(lab, assessment)).items():
-                assert (found.node, found.facts["node"], found.facts["set location"]) == (node, node, path), name
+                assert (found.node, found.location) == (node, path), name
+                assert (found.facts["node"], found.facts["set location"]) == (node, path), name
                 assert found.stale_because == (), name
             probe = await lab.queue(assessment.id)
             [row] = await lab.rows(f"SELECT payload FROM jobs WHERE id = '{probe.id}'")  # noqa: S608 -- the test's own id
             job = decode(row["payload"].encode(), ProbeJob)
             assert (job.node, job.location, probe.location) == (node, path, path)
+
+
+@pytest.mark.req("A1", "A5", "P5")
+async def test_the_place_that_was_asked_for_is_the_one_on_record_and_the_one_of_the_probe(tmp_path: Path) -> None:
+    async with open_lab(tmp_path) as lab:
+        await two_nodes(lab)
+        digest = await scan_on(lab, NODE, "a/tiny")
+        await scan_on(lab, NODE, "b/tiny")
+        await scan_on(lab, OTHER_NODE, "c/tiny")
+        await lab.approve(digest)
+        for path in ("a/tiny", "b/tiny"):
+            request = api.AssessRequest(set_digest=digest, profile="cpu", node=NODE, location=path)
+            assessment = await lab.call("assessments.create", request)
+            for name, found in (await three_readings(lab, assessment)).items():
+                assert (found.location, found.facts["set location"], found.stale_because) == (path, path, ()), name
+            assert (await lab.queue(assessment.id)).location == path
+        before = await counts(lab)
+        elsewhere = api.AssessRequest(set_digest=digest, profile="cpu", node=NODE, location="c/tiny")
+        error = await refused(lab.call("assessments.create", elsewhere), ErrorCode.PATH_NOT_FOUND)
+        assert "a/tiny, b/tiny" in error.message
+        assert "c/tiny" in error.message
+        assert await counts(lab) == before
 
 
 @pytest.mark.req("A3", "A5", "A18")

@@ -1,0 +1,123 @@
+"""What every inspector says of the members of a set, and the rules that only pipelines and GGUF models have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from adapters.inspect.codes import FindingCode as Code
+from adapters.inspect.registry import inspect
+from adapters.inspect.subject import Inspection
+from tests.support.ledger import model_files, safetensors_bytes
+from tests.support.subjects import (
+    adapter,
+    blockers,
+    codes,
+    environment,
+    gguf_bytes,
+    only,
+    pipeline_files,
+    subject,
+    transformers_files,
+)
+
+EVIL = b"cos\nsystem\n(S'true'\ntR."
+PLAIN = b"\x80\x02}."
+PAGE = b"<!DOCTYPE html>\n<html></html>"
+UNET = "unet/diffusion_pytorch_model"
+FOLDERS = {
+    "sentence_transformers": model_files(),
+    "transformers": transformers_files(),
+    "vllm": transformers_files(),
+    "llama_cpp": {"m.gguf": gguf_bytes()},
+    "diffusers": pipeline_files(),
+    "custom": transformers_files(),
+}
+
+
+def seen(name: str, files: dict[str, bytes], profile: dict[str, Any] | None = None, **changes: Any) -> Inspection:
+    task = "image_generation" if name == "diffusers" else "embedding"
+    return inspect(subject(files, {"adapter": name, "task": task, **(profile or {})}, **changes))
+
+
+@pytest.mark.req("A3", "A4")
+@pytest.mark.parametrize("name", sorted(FOLDERS))
+@pytest.mark.parametrize(
+    ("path", "data", "code", "severity"),
+    [
+        ("extra/model.pkl", EVIL, Code.PICKLE_CODE, "warning"),
+        ("extra/model.pkl", PLAIN[:-1], Code.PICKLE_UNREADABLE, "blocker"),
+        ("extra/modeling.py", b"import os\n", Code.CODE_IN_SET, "warning"),
+        ("extra/adapter_config.json", b"{}", Code.ADAPTER_WEIGHTS, "blocker"),
+        ("extra/model.safetensors", PAGE, Code.FORMAT_MISMATCH, "blocker"),
+        ("extra/model.safetensors", b"", Code.EMPTY_FILE, "blocker"),
+        ("start.sh", b"#!/bin/sh\nexit 0\n", Code.EXECUTABLE_IN_SET, "warning"),
+    ],
+)
+def test_every_inspector_says_what_a_member_really_is(
+    name: str, path: str, data: bytes, code: Code, severity: str
+) -> None:
+    assert code not in codes(seen(name, FOLDERS[name]))
+    found = only(seen(name, {**FOLDERS[name], path: data}), code)
+    # Nobody knows what a custom runner loads: pickle where no Safetensors lie may be it.
+    may_load = name == "custom" and code is Code.PICKLE_CODE
+    assert found.severity == ("blocker" if may_load else severity)
+    assert path in found.message
+
+
+@pytest.mark.req("A3", "A8")
+@pytest.mark.parametrize("name", [name for name in sorted(FOLDERS) if name != "custom"])
+def test_every_inspector_asks_whether_the_format_is_declared(name: str) -> None:
+    runtime = environment(adapter(name, formats=("onnx",)))
+    assert "FORMAT_NOT_DECLARED" in blockers(seen(name, FOLDERS[name], environment=runtime))
+
+
+@pytest.mark.req("A4", "A16")
+@pytest.mark.parametrize(
+    ("formats", "approved", "data", "expected"),
+    [
+        (("safetensors",), (), PLAIN, ["PICKLE_NOT_LOADED"]),
+        (("safetensors",), ("pickle",), PLAIN, ["PICKLE_NOT_LOADED"]),
+        (("safetensors",), ("pickle",), EVIL, ["PICKLE_NOT_LOADED"]),
+        (("safetensors", "pickle"), (), PLAIN, ["PICKLE_NOT_APPROVED"]),
+        (("safetensors", "pickle"), ("pickle",), PLAIN, []),
+        (("safetensors", "pickle"), ("pickle",), EVIL, ["PICKLE_CODE"]),
+    ],
+)
+def test_a_part_of_a_pipeline_that_is_pickle_is_loaded_under_no_easier_rule(
+    formats: tuple[str, ...], approved: tuple[Any, ...], data: bytes, expected: list[str]
+) -> None:
+    files = pipeline_files(**{f"{UNET}.safetensors": None, f"{UNET}.bin": data})
+    runtime = environment(adapter("diffusers", formats=formats))
+    assert blockers(seen("diffusers", files, environment=runtime, approved=approved)) == expected
+
+
+@pytest.mark.req("A4", "A16")
+def test_a_pickle_beside_the_safetensors_of_a_part_is_not_loaded() -> None:
+    runtime = environment(adapter("diffusers", formats=("safetensors", "pickle")))
+    files = pipeline_files(**{f"{UNET}.bin": EVIL})
+    found = seen("diffusers", files, environment=runtime, approved=("pickle",))
+    assert blockers(found) == []
+    assert only(found, Code.PICKLE_CODE).severity == "warning"
+    assert only(found, Code.PICKLE_BESIDE_WEIGHTS).severity == "warning"
+
+
+@pytest.mark.req("A16")
+@pytest.mark.parametrize(
+    ("data", "words"), [(None, "the set has no model_index.json"), (b"{}", "names no pipeline class")]
+)
+def test_no_pipeline_is_told_apart_from_a_pipeline_without_a_class(data: bytes | None, words: str) -> None:
+    found = only(seen("diffusers", pipeline_files(**{"model_index.json": data})), Code.NO_PIPELINE)
+    assert words in found.message
+
+
+@pytest.mark.req("A3", "A16")
+@pytest.mark.parametrize("part", ["unet", "text_encoder"])
+def test_the_weights_of_each_part_are_asked_for(part: str) -> None:
+    path = next(path for path in pipeline_files() if path.startswith(f"{part}/") and path.endswith(".safetensors"))
+    found = seen("diffusers", pipeline_files(**{path: None}))
+    assert blockers(found) == ["PIPELINE_COMPONENT_MISSING"]
+    cut = seen("diffusers", pipeline_files(**{path: safetensors_bytes()[:-1]}))
+    assert "WEIGHTS_CORRUPT" in blockers(cut)
+    assert only(cut, Code.WEIGHTS_CORRUPT).message.startswith(path)
