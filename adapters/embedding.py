@@ -21,9 +21,11 @@ from adapters.registry import installed_version
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.evidence import Health
 from bus.messages.profiles import RuntimeProfile
+from bus.text import clean_line
 
 MODULES_FILE: Final = "modules.json"
 MAX_UNKNOWN_SHARE: Final = 0.5
+MAX_NAME_CHARS: Final = 120
 _PACKAGES: Final = ("sentence-transformers", "transformers", "torch", "tokenizers", "safetensors", "numpy")
 
 
@@ -167,9 +169,12 @@ class EmbeddingAdapter(RuntimeAdapter):
             "tensor_check": report.summary,
         }
         if report.missing:
-            message = (
-                f"{len(report.missing)} tensors of the model are not in its files, the first is {report.missing[0]}"
-            )
+            first = clean_line(report.missing[0], MAX_NAME_CHARS)
+            message = f"{len(report.missing)} tensors of the model are not in its files, the first is {first}"
+            raise ModelForgeError(ErrorCode.INVALID_OUTPUT, message)
+        if report.unused:
+            first = clean_line(report.unused[0], MAX_NAME_CHARS)
+            message = f"{len(report.unused)} tensors of the files are not used by the model, the first is {first}"
             raise ModelForgeError(ErrorCode.INVALID_OUTPUT, message)
 
     def _check_tokens(self) -> None:

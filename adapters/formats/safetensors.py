@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, BinaryIO, Final
 
+from adapters.formats import stacks
 from adapters.formats.documents import DocumentProblem, parse_json
 from bus.messages.artifacts import WeightFacts
 from bus.text import clean_line
@@ -165,7 +166,10 @@ def weight_facts(path: str, header: Header) -> WeightFacts:
     sizes: dict[str, int] = {}
     for tensor in header.tensors:
         sizes[tensor.dtype] = sizes.get(tensor.dtype, 0) + tensor.end - tensor.begin
+    metadata = stacks.metadata((tensor.name, tensor.shape) for tensor in header.tensors)
     written_by = header.metadata.get("format")
+    if written_by is not None:
+        metadata["format"] = clean_line(written_by, MAX_METADATA_CHARS)
     return WeightFacts(
         path=path,
         format="safetensors",
@@ -173,5 +177,5 @@ def weight_facts(path: str, header: Header) -> WeightFacts:
         parameters=sum(tensor.elements for tensor in header.tensors),
         bytes_by_dtype=dict(sorted(sizes.items())),
         names_sha256=names_digest(tensor.name for tensor in header.tensors),
-        metadata={} if written_by is None else {"format": clean_line(written_by, MAX_METADATA_CHARS)},
+        metadata=metadata,
     )

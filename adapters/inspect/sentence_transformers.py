@@ -16,7 +16,9 @@ from adapters.inspect import (
     config_checks,
     memory,
     parameter_checks,
+    plausibility,
     quantization_checks,
+    structure_checks,
     task_checks,
     tokenizer_checks,
     weight_checks,
@@ -70,6 +72,7 @@ def inspect(subject: Subject) -> Inspection:
     found: list[Finding] = [
         *common_findings(subject, PACKAGES),
         *config_checks.config_findings(subject, model),
+        *plausibility.plausibility_findings(config, member(model, config_checks.CONFIG)),
         *quantization_checks.quantization_findings(subject, quantized, quantization_checks.PACKAGES),
         *tokenizer_checks.tokenizer_findings(subject, model, config),
         *code_checks.option_findings(subject, model),
@@ -78,6 +81,9 @@ def inspect(subject: Subject) -> Inspection:
         *weight_checks.weight_findings(subject, weighted),
         *quantization_checks.dtype_findings(subject, weights, quantized),
         *(parameter_checks.parameter_findings(weights, config) if quantized is None else ()),
+        *structure_checks.structure_findings(
+            weight_checks.loaded_weights(subject, (model,)), config, quantized=quantized is not None
+        ),
         *code_checks.code_findings(subject),
         *task_checks.task_findings(subject, config),
         *config_checks.sequence_findings(subject, config),

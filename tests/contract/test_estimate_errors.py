@@ -28,7 +28,7 @@ from tests.support.ledger import (
     inventory,
     model_files,
     open_lab,
-    safetensors_bytes,
+    weights_bytes,
 )
 from tests.support.proven import proven_evidence
 
@@ -130,7 +130,7 @@ async def test_a_card_is_compared_with_what_the_card_said(tmp_path: Path) -> Non
 async def test_the_nearest_relative_is_shown_first_and_no_more_than_three(tmp_path: Path) -> None:
     async with open_lab(tmp_path) as lab:
         await lab.ready()
-        other = await lab.scan(model_files(**{"model.safetensors": safetensors_bytes(64)}), path="other")
+        other = await lab.scan(model_files(**{"model.safetensors": weights_bytes(56)}), path="other")
         await lab.approve(other)
         relative = await measured(lab, await lab.assess(other), 300 * MIB)
         [set_] = [row["digest"] for row in await lab.rows("SELECT digest FROM artifact_sets") if row["digest"] != other]

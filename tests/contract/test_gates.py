@@ -30,7 +30,7 @@ from tests.support.ledger import (
     inventory,
     model_files,
     open_lab,
-    safetensors_bytes,
+    weights_bytes,
     with_adapter,
 )
 
@@ -91,7 +91,7 @@ async def test_an_approval_binds_one_exact_set_and_says_who_when_and_why(tmp_pat
             user="bob",
         )
         assert again == first
-        changed = await lab.scan(model_files(**{"model.safetensors": safetensors_bytes(9)}))
+        changed = await lab.scan(model_files(**{"model.safetensors": weights_bytes(1)}))
         assert changed != first.set_digest
         assessment = await lab.assess(changed)
         assert assessment.verdict == "compatible"

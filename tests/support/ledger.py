@@ -36,6 +36,7 @@ from controller.settings import ControllerSettings
 from controller.store.connection import Store
 from controller.store.rows import json_text
 from controller.store.tx import Tx
+from tests.support.model_files import safetensors
 
 REQUESTS = {verb.name: verb.request for verb in USER_VERBS}
 MIB = 1024 * 1024
@@ -49,7 +50,9 @@ OLD_MODULES = [
 ]
 CONFIG = {
     "model_type": "bert",
+    "vocab_size": 2,
     "hidden_size": 4,
+    "num_hidden_layers": 1,
     "num_attention_heads": 2,
     "max_position_embeddings": 512,
     "eps": 1e-12,
@@ -65,6 +68,16 @@ def safetensors_bytes(elements: int = 8, dtype: str = "F32", size: int = 4, name
     return struct.pack("<Q", len(header)) + header + bytes(elements * size)
 
 
+def weights_bytes(more: int = 0) -> bytes:
+    """The smallest weights of `CONFIG`: a table of words, a layer in which nothing is, and `more` numbers of a pooler."""
+    tensors: dict[str, tuple[str, tuple[int, ...]]] = {
+        "embeddings.word_embeddings.weight": ("F32", (2, 4)),
+        "encoder.layer.0.output.dense.bias": ("F32", (0,)),
+        "pooler.dense.bias": ("F32", (more,)),
+    }
+    return safetensors(tensors)
+
+
 def model_files(**changes: bytes | None) -> dict[str, bytes]:
     """The smallest complete folder of the old layout; a change of `None` takes a file away, `/` is written `__`."""
     files = {
@@ -72,7 +85,7 @@ def model_files(**changes: bytes | None) -> dict[str, bytes]:
         "modules.json": json.dumps(OLD_MODULES).encode(),
         "1_Pooling/config.json": json.dumps(POOLING).encode(),
         "tokenizer.json": TOKENIZER,
-        "model.safetensors": safetensors_bytes(),
+        "model.safetensors": weights_bytes(),
     }
     return changed(files, changes)
 

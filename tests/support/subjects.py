@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Mapping
+from math import prod
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from bus.messages.artifacts import SetEvidence
 from bus.messages.gates import Finding, Purpose
 from bus.messages.profiles import AdapterFacts, RuntimeEnvironment, RuntimeProfile
 from tests.support.ledger import NODE, TOKENIZER, changed, hardware, safetensors_bytes, scanned
+from tests.support.model_files import safetensors
 
 TASKS = (
     "embedding", "reranking", "text_generation", "image_to_text", "image_text_similarity", "speech_recognition",
@@ -33,6 +35,15 @@ PACKAGES = {
 }
 # As many parameters as the largest of these configurations promises.
 WHOLE = 1_400
+# Types whose names are known; of any other, one tensor must do.
+KNOWN = ("bert", "roberta", "llama")
+# Names and shapes of the encoder and of the writer below, as far as anybody looks at them.
+SKELETON: dict[str, tuple[int, ...]] = {
+    "embeddings.word_embeddings.weight": (2, 8),
+    **{f"encoder.layer.{number}.output.dense.bias": (1,) for number in range(2)},
+    "model.embed_tokens.weight": (2, 8),
+    **{f"model.layers.{number}.input_layernorm.weight": (1,) for number in range(3)},
+}
 ENCODER = {
     "model_type": "bert", "architectures": ["BertModel"], "hidden_size": 8, "num_attention_heads": 2,
     "num_hidden_layers": 2, "intermediate_size": 16, "max_position_embeddings": 512, "vocab_size": 2,
@@ -83,12 +94,18 @@ def doc(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
+def weights_bytes(elements: int = WHOLE, dtype: str = "F32", name: str = "w") -> bytes:
+    """A file of the skeleton's tensors and one more, `name`; `elements` in all."""
+    rest = elements - sum(prod(shape) for shape in SKELETON.values())
+    return safetensors({tensor: (dtype, shape) for tensor, shape in {**SKELETON, name: (rest,)}.items()})
+
+
 def transformers_files(config: Mapping[str, Any] = ENCODER, /, **changes: bytes | None) -> dict[str, bytes]:
     """A complete folder as Transformers saves a text model; a change of `None` takes a file away."""
     files = {
         "config.json": doc(config),
         "generation_config.json": doc({"eos_token_id": 0}),
-        "model.safetensors": safetensors_bytes(WHOLE),
+        "model.safetensors": weights_bytes() if config.get("model_type") in KNOWN else safetensors_bytes(WHOLE),
         "tokenizer.json": TOKENIZER,
         "tokenizer_config.json": doc({"tokenizer_class": "BertTokenizer"}),
     }

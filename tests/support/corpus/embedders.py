@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tests.support.corpus import folders, raw
-from tests.support.corpus.folders import BERT, HIDDEN
+from tests.support.corpus.folders import BERT, HIDDEN, WEIGHTS
 from tests.support.corpus.raw import dumps
 from tests.support.corpus.row import Row, changed
 
@@ -34,6 +34,14 @@ _NO_MODE: Final = {
 }
 _REMOTE: Final = {"AutoModel": "someorg/custom--modeling.CustomModel", "AutoConfig": "someorg/custom--config.Config"}
 _LOCAL: Final = {"AutoModel": "modeling.CustomModel"}
+
+
+_WORDS: Final = "embeddings.word_embeddings.weight"
+
+
+def _weights(name: str, shape: tuple[int, ...]) -> bytes:
+    """The control's weights with one tensor of another shape, or one more."""
+    return raw.safetensors({**folders.TRUNK, name: shape})
 
 
 def _config(**changes: Any) -> bytes:
@@ -111,7 +119,8 @@ DOCUMENTS: Final = (
     _old("tokenizer an LFS pointer", {"tokenizer.json": raw.LFS_POINTER}, "LFS_POINTER"),
     _old("tokenizer empty", {"tokenizer.json": b""}, "EMPTY_FILE"),
     # Most words would be the unknown one, and nothing would fail.
-    _old("tokenizer of another model", {"config.json": _config(vocab_size=30_522)}, codes=("TOKENIZER_MISMATCH",)),
+    _old("tokenizer of another model", {"config.json": _config(vocab_size=30_522), WEIGHTS: _weights(_WORDS, (30_522, HIDDEN))},
+         codes=("TOKENIZER_MISMATCH",)),
     _old("config an LFS pointer", {"config.json": raw.LFS_POINTER}, "LFS_POINTER"),
     _old("no config", {"config.json": None}, "CONFIG_MISSING"),
     _old("config garbage", {"config.json": b'{"model_type": "bert",'}, "CONFIG_UNREADABLE"),
@@ -151,7 +160,29 @@ DOCUMENTS: Final = (
          {**{f"copies/{number:03}/config.json": b"{" for number in range(120)}, "tokenizer_config.json": b"[" * 40},
          "CONFIG_UNREADABLE"),
     # The library loads it, and fills eleven of twelve layers at random.
-    _old("config of a deeper model", {"config.json": _config(num_hidden_layers=12)}, codes=("WEIGHTS_INCOMPLETE",)),
+    _old("config of a deeper model", {"config.json": _config(num_hidden_layers=12)}, "LAYER_COUNT_MISMATCH",
+         codes=("WEIGHTS_INCOMPLETE",)),
+    # The library loads it, and leaves the second layer out of every answer.
+    _old("config of a shallower model", {WEIGHTS: _weights("encoder.layer.1.output.dense.weight", (HIDDEN, 16))},
+         "LAYER_COUNT_MISMATCH", absent=("WEIGHTS_INCOMPLETE", "WEIGHTS_FOREIGN")),
+    _old("config of a model with a gap", {"config.json": _config(num_hidden_layers=2),
+         WEIGHTS: _weights("encoder.layer.2.output.dense.weight", (HIDDEN, 16))}, "LAYER_COUNT_MISMATCH"),
+    *(
+        _old(f"config of {number} layers", {"config.json": dumps({**BERT, "num_hidden_layers": number})}, "CONFIG_IMPLAUSIBLE")
+        for number in (-1, 0, 1.0, 6.5, 600_000_000_000, 10**400, "one", True, None, [1], {"": 1})
+    ),
+    _old("config that does not say how many layers", {"config.json": _config(num_hidden_layers=None)}, "CONFIG_IMPLAUSIBLE"),
+    _old("config of heads that do not divide", {"config.json": _config(num_attention_heads=3)}, "CONFIG_IMPLAUSIBLE"),
+    _old("config of a wider model", {"config.json": _config(hidden_size=16, num_attention_heads=2)}, "WEIGHTS_FOREIGN"),
+    _old("weights whose table of words is turned", {WEIGHTS: _weights(_WORDS, (HIDDEN, folders.TOKENS))}, "WEIGHTS_FOREIGN"),
+    _old("weights whose table of words is flat", {WEIGHTS: _weights(_WORDS, (HIDDEN * folders.TOKENS,))}, "WEIGHTS_FOREIGN"),
+    _old("weights under names of another library",
+         {WEIGHTS: raw.safetensors({f"m.{name}": shape for name, shape in folders.TRUNK.items()})},
+         "WEIGHTS_FOREIGN", "LAYER_COUNT_MISMATCH"),
+    _old("weights under no names", {WEIGHTS: raw.safetensors({f"t{place}": shape for place, shape in enumerate(folders.TRUNK.values())})},
+         "WEIGHTS_FOREIGN", "LAYER_COUNT_MISMATCH"),
+    _old("weights under names that the library strips",
+         {WEIGHTS: raw.safetensors({f"bert.{name}": shape for name, shape in folders.TRUNK.items()})}, absent=("WEIGHTS_FOREIGN",)),
     _old("adapter_config.json", {"adapter_config.json": dumps({"peft_type": "LORA", "base_model_name_or_path": "org/base"})},
          "ADAPTER_WEIGHTS"),
     _old("an option that allows remote code",

@@ -19,8 +19,10 @@ TOKENS: Final = len(VOCABULARY)
 TRUNK: Final[Tensors] = {
     "embeddings.word_embeddings.weight": (TOKENS, HIDDEN),
     "embeddings.position_embeddings.weight": (512, HIDDEN),
+    "embeddings.token_type_embeddings.weight": (2, HIDDEN),
     "encoder.layer.0.attention.self.query.weight": (HIDDEN, HIDDEN),
-    "encoder.layer.0.output.dense.weight": (HIDDEN, HIDDEN),
+    "encoder.layer.0.intermediate.dense.weight": (16, HIDDEN),
+    "encoder.layer.0.output.dense.weight": (HIDDEN, 16),
 }
 BERT: Final[dict[str, Any]] = {
     "architectures": ["BertModel"],

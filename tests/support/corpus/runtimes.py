@@ -46,6 +46,10 @@ TRANSFORMERS: Final = (
     # The head is the embedding's own matrix, so that no file has it.
     _tf("generator with a tied head", folders.generator(tie_word_embeddings=True), _GENERATION,
         absent=("HEAD_MISSING", "WEIGHTS_INCOMPLETE")),
+    _tf("generator of more layers than its config", folders.generator(num_hidden_layers=2), _GENERATION, "LAYER_COUNT_MISMATCH"),
+    _tf("generator of keys that do not divide", folders.generator(num_attention_heads=4, num_key_value_heads=3), _GENERATION,
+        "CONFIG_IMPLAUSIBLE"),
+    _tf("generator of another vocabulary", folders.generator(vocab_size=7), _GENERATION, "WEIGHTS_FOREIGN"),
     _tf("without config", without(folders.encoder(), "config.json"), _EMBED, "CONFIG_MISSING"),
     _tf("without tokenizer", without(folders.encoder(), *_TOKENS), _EMBED, "TOKENIZER_MISSING"),
     _tf("with a tokenizer's config alone", without(folders.encoder(), "tokenizer.json"), _EMBED,
@@ -106,6 +110,7 @@ def _vllm(name: str, files: Files, *blockers: str, **more: Any) -> Row:
 
 VLLM: Final = (
     _vllm("complete", folders.generator(), codes=("REQUIRES_PROBE", "PROBE_NOT_AVAILABLE")),
+    _vllm("of fewer layers than its config", folders.generator(num_hidden_layers=2), "LAYER_COUNT_MISMATCH"),
     _vllm("without tokenizer", without(folders.generator(), *_TOKENS), "TOKENIZER_MISSING"),
     _vllm("without config", without(folders.generator(), "config.json"), "CONFIG_MISSING"),
     _vllm("without weights", without(folders.generator(), "model"), "NO_WEIGHTS"),

@@ -128,7 +128,7 @@ def test_a_normalize_module_needs_no_folder_and_both_layouts_are_accepted() -> N
         ),
         ({"config.json": doc({**CONFIG, "quantization_config": {"bits": 4}})}, ["QUANTIZED_WEIGHTS"]),
         ({"config.json": doc({**CONFIG, "max_position_embeddings": 128})}, ["SEQUENCE_TOO_LONG"]),
-        ({"config.json": doc({**CONFIG, "hidden_size": 8})}, ["POOLING_MISMATCH"]),
+        ({"1_Pooling/config.json": doc({**POOLING, "word_embedding_dimension": 8})}, ["POOLING_MISMATCH"]),
         ({"tokenizer.json": None}, ["TOKENIZER_MISSING"]),
         ({"modules.json": None}, ["MODULES_MISSING"]),
         ({"modules.json": b"{}"}, ["MODULES_UNREADABLE"]),

@@ -16,6 +16,7 @@ from tests.support.subjects import (
     IMAGES,
     RERANKER,
     SIGLIP,
+    SKELETON,
     TROCR,
     WHISPER,
     WHOLE,
@@ -26,6 +27,7 @@ from tests.support.subjects import (
     only,
     subject,
     transformers_files,
+    weights_bytes,
 )
 
 SPEECH = {"task": "speech_recognition"}
@@ -38,9 +40,9 @@ INDEX = "model.safetensors.index.json"
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 SHARDS = {
     "model.safetensors": None,
-    FIRST: safetensors_bytes(WHOLE // 2),
+    FIRST: weights_bytes(WHOLE // 2),
     SECOND: safetensors_bytes(WHOLE // 2, name="v"),
-    INDEX: doc({"weight_map": {"w": FIRST, "v": SECOND}}),
+    INDEX: doc({"weight_map": {**dict.fromkeys(SKELETON, FIRST), "w": FIRST, "v": SECOND}}),
 }
 
 
@@ -192,7 +194,7 @@ def test_an_index_left_behind_steers_the_loader_away_from_a_complete_pickle() ->
 @pytest.mark.parametrize(
     ("changes", "used", "other"),
     [
-        ({**SHARDS, "model.safetensors": safetensors_bytes()}, "model.safetensors", INDEX),
+        ({**SHARDS, "model.safetensors": weights_bytes()}, "model.safetensors", INDEX),
         ({"model.fp16.safetensors": safetensors_bytes(dtype="F16", size=2)}, "model.safetensors", "model.fp16"),
         ({**SHARDS, "consolidated.safetensors": safetensors_bytes()}, INDEX, "consolidated"),
     ],
