@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _PROMPT_ROWS: Final = 2
 _CARD_ROWS_MIN: Final = 16
 _HINTS_MAX: Final = 3
+# Enough to type; with more of them a row would be wider than a terminal.
+_SET_DIGITS: Final = 8
 # Among so many at least is looked for a newer assessment of the same question.
 _KNOWN_MIN: Final = 200
 
@@ -100,7 +102,7 @@ def list_(app: App, limit: int, stale: bool) -> None:
                 (
                     one.id,
                     one.verdict,
-                    text.short(one.set_digest),
+                    text.short(one.set_digest, _SET_DIGITS),
                     versioned(one),
                     one.node,
                     card.number(one, "blocker"),

@@ -32,6 +32,12 @@ _NO_LONGER: Final[dict[Purpose, str]] = {
     "quarantine_release": "the quarantined files block every assessment",
     "production": "nothing may be taken into production",
 }
+# Gates that an assessment is held up at, and what is done there.
+_GATES: Final[dict[ErrorCode, str]] = {
+    ErrorCode.NOT_APPROVED: "Review the assessment, then approve the set",
+    ErrorCode.ASSESSMENT_BLOCKED: "Read the blockers and fix each",
+    ErrorCode.ASSESSMENT_STALE: "Mend what changed",
+}
 _LOOK: Final = "modelforge assess list"
 # Failures after which the same probe may simply be queued again.
 _AGAIN: Final = frozenset({ErrorCode.CANCELLED, ErrorCode.ATTEMPTS_EXHAUSTED, ErrorCode.DEADLINE_EXCEEDED})
@@ -214,6 +220,23 @@ async def after_revocation(operator: Operator, approval: Approval) -> tuple[tupl
 def _listed(ids: list[str]) -> str:
     shown = ", ".join(ids[:_SHOWN_MAX])
     return f"{shown} and {len(ids) - _SHOWN_MAX} more" if len(ids) > _SHOWN_MAX else shown
+
+
+async def refused(operator: Operator, error: ModelForgeError, assessment: str) -> ModelForgeError:
+    """Why a probe was not queued, with the command that mends it in place of the table's general one."""
+    if error.code not in _GATES:
+        return error
+    try:
+        one = await operator.call(verbs.ASSESSMENTS_SHOW, ById(id=assessment))
+    except ModelForgeError:
+        return error
+    command = {
+        ErrorCode.NOT_APPROVED: _approve(one.set_digest, can_ask=False),
+        ErrorCode.ASSESSMENT_BLOCKED: f"modelforge assess show {one.id}",
+        ErrorCode.ASSESSMENT_STALE: mend(one),
+    }[error.code]
+    hint = f"{_GATES[error.code]}: `{command}`."
+    return ModelForgeError(error.code, error.message, hint=hint, **error.context)
 
 
 def after_probe(view: ProbeView) -> tuple[str, ...]:

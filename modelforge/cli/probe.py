@@ -14,7 +14,7 @@ from bus.messages.api import ById, CancelRequest, LogRequest, Page, QueueProbeRe
 from modelforge import format as text
 from modelforge.cli.command import App, Command
 from modelforge.cli.evidence_card import probe_card
-from modelforge.cli.hints import after_probe
+from modelforge.cli.hints import after_probe, refused
 from modelforge.cli.output import columns
 from modelforge.cli.session import goes_on, with_operator
 from modelforge.cli.watching import Marks, follow_probe, probe_exit, tell_news, watch_all
@@ -63,7 +63,10 @@ def queue(
     begun: list[ProbeView] = []
 
     async def work(operator: Operator) -> ProbeView:
-        queued = await operator.call(verbs.PROBES_QUEUE, request)
+        try:
+            queued = await operator.call(verbs.PROBES_QUEUE, request)
+        except ModelForgeError as error:
+            raise await refused(operator, error, assessment) from error
         begun.append(queued)
         if not wait:
             return queued

@@ -29,6 +29,7 @@ from modelforge.cli.hints import (
     after_scan,
     lab_approved,
     mend,
+    refused,
 )
 from tests.support.assessments import PROOF
 
@@ -242,6 +243,27 @@ async def test_the_place_that_was_scanned_is_the_one_to_assess() -> None:
 def test_a_failed_probe_is_mended_where_it_lies(code: str, expected: tuple[str, ...]) -> None:
     failed = probe(state=ProbeState.FAILED, location="a b", log_ref="log", failure=Failure(code=code, message="m"))
     assert after_probe(failed) == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "changes", "command"),
+    [
+        (ErrorCode.NOT_APPROVED, {}, f"modelforge approve add {DIGEST} --reason WHY"),
+        (ErrorCode.ASSESSMENT_BLOCKED, {"verdict": "blocked"}, "modelforge assess show asm-1"),
+        (ErrorCode.ASSESSMENT_STALE, {"stale_because": ("driver changed from 1 to 2",)}, AGAIN),
+    ],
+)
+async def test_a_refused_probe_says_what_to_type_with_the_real_names(
+    code: ErrorCode, changes: dict[str, Any], command: str
+) -> None:
+    error = ModelForgeError(code, "no", assessment="asm-1")
+    asked = operator(assessments_show=assessment("asm-1", **changes))
+    told = await refused(asked, error, "asm-1")
+    assert (told.code, told.message, told.context) == (code, "no", {"assessment": "asm-1"})
+    assert told.hint.endswith(f": `{command}`.")
+    assert await refused(operator(), error, "asm-1") is error
+    other = ModelForgeError(ErrorCode.NODE_OFFLINE, "no")
+    assert await refused(asked, other, "asm-1") is other
 
 
 def test_a_probe_is_followed_by_what_came_of_it() -> None:
