@@ -56,7 +56,6 @@ def lease_of(row: Row) -> LeaseSnapshot:
         state=LeaseState(row["state"]),
         delivery=row["delivery"],
         last_sequence=row["last_sequence"],
-        claimed_at=time_of(row["claimed_at"]),
         expires_at=time_of(row["expires_at"]),
     )
 

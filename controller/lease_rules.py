@@ -59,7 +59,6 @@ class LeaseSnapshot:
     state: LeaseState
     delivery: str
     last_sequence: int
-    claimed_at: datetime
     expires_at: datetime
 
     def holds(self, at: datetime) -> bool:

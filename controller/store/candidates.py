@@ -48,12 +48,6 @@ def list_stored(tx: Tx, limit: int) -> tuple[Stored, ...]:
     return tuple(_stored(row) for row in tx.all("candidates.list", limit=limit))
 
 
-def of_probe(tx: Tx, probe_id: str) -> str | None:
-    """The id of the candidate that this probe became, if it did."""
-    row = tx.one("candidates.of_probe", probe_id=probe_id)
-    return None if row is None else row["id"]
-
-
 def insert(tx: Tx, probe_id: str, assessment: Assessment) -> str:
     """Store the candidate of a completed probe; the schema refuses one of any other probe (spec G5)."""
     candidate_id = ids.new_id(ids.CANDIDATE)

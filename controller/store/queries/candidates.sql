@@ -4,9 +4,6 @@
 INSERT INTO candidates (id, probe_id, set_digest, profile_id, node, environment_id, fingerprint, created_at)
 VALUES (:id, :probe_id, :set_digest, :profile_id, :node, :environment_id, :fingerprint, :at);
 
--- name: of_probe
-SELECT id FROM candidates WHERE probe_id = :probe_id;
-
 -- name: get
 SELECT c.id, c.probe_id, c.set_digest, c.profile_id, c.node, c.environment_id, c.fingerprint, c.created_at,
        r.name AS profile_name, s.body AS assessment, a.id AS approval_id, a.revoked_at

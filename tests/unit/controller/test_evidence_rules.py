@@ -34,7 +34,7 @@ JOB = JobSnapshot(
 )  # fmt: skip
 LEASE = LeaseSnapshot(
     id="lse-0123456789", job_id=JOB.id, node="local", boot_id="one", attempt=1, token_sha256="0" * 64,
-    state=LeaseState.ACTIVE, delivery="", last_sequence=3, claimed_at=NOW, expires_at=NOW + timedelta(seconds=30),
+    state=LeaseState.ACTIVE, delivery="", last_sequence=3, expires_at=NOW + timedelta(seconds=30),
 )  # fmt: skip
 HEAD: dict[str, Any] = {
     "node": "local", "boot_id": "one", "job_id": JOB.id, "lease_id": LEASE.id, "attempt": 1, "sequence": 4, "at": NOW,

@@ -36,7 +36,7 @@ JOB = JobSnapshot(
 LEASED = replace(JOB, state=JobState.LEASED, attempt_count=1)
 LEASE = LeaseSnapshot(
     id="lse-0123456789", job_id=JOB.id, node="local", boot_id="one", attempt=1, token_sha256=token_hash(TOKEN),
-    state=LeaseState.ACTIVE, delivery=DELIVERY, last_sequence=0, claimed_at=NOW - timedelta(seconds=5),
+    state=LeaseState.ACTIVE, delivery=DELIVERY, last_sequence=0,
     expires_at=NOW + timedelta(seconds=25),
 )  # fmt: skip
 OVER = replace(LEASE, expires_at=NOW)
