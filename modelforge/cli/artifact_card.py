@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.messages.artifacts import FileFormat
 from modelforge import format as text
+from modelforge.cli.output import columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +80,7 @@ def state(one: ArtifactSet) -> str:
 def set_card(found: ArtifactSet, files: Sequence[FileEntry]) -> str:
     """Everything about a set, with `files` of its members."""
     evidence = found.evidence
-    blocks = [text.card(_head(found), indent=0)]
+    blocks = [text.card(_head(found), indent=0, columns=columns())]
     if found.quarantined:
         blocks.append(_titled("quarantined", [_quarantine_line(one) for one in found.quarantined]))
     if found.expectations:

@@ -17,6 +17,7 @@ from modelforge import format as text
 from modelforge import toml_text
 from modelforge.cli.command import App, Command, LocalCommand
 from modelforge.cli.names import adapter_label
+from modelforge.cli.output import columns
 from modelforge.cli.session import with_operator
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def environment_card(found: EnvironmentView) -> str:
             ("python", f"{inside.python} on {inside.platform}"),
         ],
         indent=0,
+        columns=columns(),
     )
     packages = text.table(("PACKAGE", "VERSION"), sorted(inside.packages.items())) if inside.packages else "no packages"
     return "\n\n".join([head, packages, *(_adapter_card(one) for one in inside.adapters)])
@@ -122,7 +124,7 @@ def _adapter_card(one: AdapterFacts) -> str:
         ("quantizations", _listed(one.quantizations)),
         ("model types", types or "no list"),
     ]
-    return f"{title}\n{text.card(pairs)}"
+    return f"{title}\n{text.card(pairs, columns=columns())}"
 
 
 def _listed(values: tuple[str, ...]) -> str:

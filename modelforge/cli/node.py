@@ -12,6 +12,7 @@ from bus.messages.api import ById, NodeFlagsRequest, Page
 from modelforge import format as text
 from modelforge.cli.command import App, Command
 from modelforge.cli.names import adapter_label
+from modelforge.cli.output import columns
 from modelforge.cli.session import with_operator
 
 if TYPE_CHECKING:
@@ -166,4 +167,4 @@ def _card(found: NodeView) -> str:
                 ),
             ),
         ]
-    return text.card(pairs, indent=0)
+    return text.card(pairs, indent=0, columns=columns())

@@ -45,7 +45,7 @@ VIEW = EnvironmentView(id=ENVIRONMENT.digest(), version=3, environment=ENVIRONME
 def test_the_card_has_what_was_read_and_what_each_adapter_declares() -> None:
     card = environment_card(VIEW)
     assert "version      3" in card
-    assert "image        registry/models@sha256:" in card
+    assert "image\n  registry/models@sha256:" in card
     assert "torch    2.13.0" in card
     assert "sentence_transformers 6.2.0 (declared, not proven)" in card
     assert "type11 and 18 more: see --json" in card
@@ -124,3 +124,13 @@ def test_list_and_show(answer: dict[str, Any], capsys: pytest.CaptureFixture[str
     assert tomllib.loads(capsys.readouterr().out)["image"] == ENVIRONMENT.image
     assert boundary.run(main.call, ["environment", "show", "local", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["data"]["version"] == 3
+
+
+def test_the_card_fits_the_terminal_in_whole_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    tasks = ("embedding", "reranking", "text_generation", "image_to_text", "image_text_similarity")
+    one = msgspec.structs.replace(VIEW.environment.adapters[0], tasks=tasks)
+    inside = msgspec.structs.replace(VIEW.environment, adapters=(one,))
+    lines = environment_card(msgspec.structs.replace(VIEW, environment=inside)).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert {f"{task}," for task in tasks[:-1]} | {tasks[-1]} <= set(" ".join(lines).split())
