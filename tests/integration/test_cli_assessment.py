@@ -295,3 +295,21 @@ def test_checking_a_file_needs_no_stack(tmp_path: Path) -> None:
     assert result.code == 2
     assert "threads: 0 is not a whole number from 1" in result.out
     assert not (tmp_path / "state").exists()
+
+
+def test_a_place_is_chosen_and_what_cannot_be_probed_is_refused(live: Live) -> None:
+    shutil.copytree(live.models / "minilm", live.models / "twin")
+    digest = live.scan("minilm")
+    assert live.scan("twin") == digest
+    chosen = live.run("assess", digest, "--profile", "cpu-small", "--node", "local", "--path", "twin")
+    assert f"set         {digest[7:19]} at local:twin, profile cpu-small@1" in chosen.out.splitlines()
+    wrong = live.run("assess", digest, "--profile", "cpu-small", "--node", "local", "--path", "nowhere")
+    assert (wrong.code, wrong.out) == (5, "")
+    live.data("profile", "create", "runner", "--from", "cpu-small", "--adapter", "custom")
+    made = live.run("assess", digest, "--profile", "runner", "--node", "local")
+    assert made.out.splitlines()[0] == "REQUIRES PROBE: only a probe can tell, and this version cannot run one"
+    assert "next:" not in made.err
+    newest = live.data("assess", "list", "--limit", "1")[0]["id"]
+    refused = live.run("probe", "queue", newest)
+    assert (refused.code, "RUNTIME_INCOMPATIBLE" in refused.err) == (4, True)
+    assert live.run("profile", "create", "x", "--adapter", "nonsense").code == 2
