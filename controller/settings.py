@@ -37,7 +37,8 @@ class ControllerSettings(Settings, frozen=True, kw_only=True):
         blob_total_mib: the same of all nodes and users.
         blob_keep_s: a payload that nobody touched for this long is removed.
         blob_sweep_s: how often such payloads are looked for.
-        scan_deadline_s: a scan ends typed after this long, queued or not.
+        scan_deadline_s: a scan ends typed after this long, its wait in the queue and all its attempts together; a day is
+            enough for 1 TB from a slow disk, and each attempt goes on where the one before ended.
         probe_queue_wait_s: how long a probe may wait in the queue, on top of its profile's budget for each attempt.
         request_timeout_s: bound of one request's handling.
         requests_per_endpoint: handlers of one endpoint that run at once; more wait their turn.
@@ -64,7 +65,7 @@ class ControllerSettings(Settings, frozen=True, kw_only=True):
     blob_total_mib: Count = 1_024
     blob_keep_s: Seconds = 21_600.0
     blob_sweep_s: Seconds = 60.0
-    scan_deadline_s: Seconds = 3_600.0
+    scan_deadline_s: Seconds = 86_400.0
     probe_queue_wait_s: Seconds = 3_600.0
     request_timeout_s: Seconds = 30.0
     requests_per_endpoint: Count = 64
