@@ -47,16 +47,6 @@ def installed() -> dict[str, str]:
     return {tool: importlib.metadata.version(tool) for tool in TOOLS if importlib.util.find_spec(tool) is not None}
 
 
-def second_opinions(file: BinaryIO) -> tuple[Opinion, ...]:
-    """The opinions on one open file, where processes may be started; its position is left as it was.
-
-    A scanner that is not installed says nothing. One that fails, or takes too long or too much, is `unavailable` with
-    the reason. Never raises.
-    """
-    with OpinionHost() as host:
-        return host(file)
-
-
 class OpinionHost:
     """The host process, from the side of the scan. Call it with an open file.
 

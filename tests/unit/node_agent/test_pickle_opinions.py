@@ -21,7 +21,7 @@ from adapters.formats.pickles import pickle_facts
 from bus.codec import decode
 from bus.messages.artifacts import Opinion
 from node_agent import pickle_opinions
-from node_agent.pickle_opinions import TOOLS, OpinionHost, Opinions, second_opinions
+from node_agent.pickle_opinions import TOOLS, OpinionHost, Opinions
 from tests.support import pickles
 from tests.support.waiting import until
 
@@ -112,11 +112,6 @@ def test_whatever_a_scanner_does_the_answer_is_an_opinion(host: OpinionHost, dat
 def test_a_file_without_a_descriptor_is_unavailable(host: OpinionHost) -> None:
     assert {opinion.verdict for opinion in host(io.BytesIO(pickles.EVIL))} == {"unavailable"}
     assert {opinion.verdict for opinion in asked(host, pickles.EVIL).values()} == {"dangerous"}
-
-
-def test_one_file_may_be_asked_about_alone() -> None:
-    with opened(pickles.EVIL) as file:
-        assert {opinion.verdict for opinion in second_opinions(file)} == {"dangerous"}
 
 
 def test_a_scanner_that_is_not_installed_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +236,7 @@ def test_the_host_answers_a_scan_that_may_start_nothing_itself() -> None:
         import os, sys, tempfile
         from adapters.child import limits, seccomp
         from bus.codec import encode
-        from node_agent.pickle_opinions import OpinionHost, Opinions, second_opinions
+        from node_agent.pickle_opinions import OpinionHost
         from tests.support.pickles import EVIL
         file = tempfile.TemporaryFile()
         file.write(EVIL)
@@ -249,7 +244,7 @@ def test_the_host_answers_a_scan_that_may_start_nothing_itself() -> None:
         host = OpinionHost()
         limits.close_inherited({host.descriptor, file.fileno()})
         seccomp.install(processes=True)
-        print(encode([host(file), second_opinions(file)]).decode())
+        print(encode([host(file), OpinionHost()(file)]).decode())
     """
     command = [sys.executable, "-c", textwrap.dedent(code)]
     ran = subprocess.run(command, check=True, capture_output=True, timeout=RUN_S, cwd=Path(__file__).parents[3])
