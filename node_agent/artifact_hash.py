@@ -13,7 +13,7 @@ from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.artifacts import FileEntry, Manifest
 from node_agent.artifact_root import ArtifactRoot, Member, Stamp, changed
 
-_DEFAULT_THREADS: Final = 2
+DEFAULT_THREADS: Final = 2
 # Large enough that the interpreter's own work between two reads does not count, small enough for a processor's cache.
 BLOCK_BYTES: Final = 1024 * 1024
 
@@ -21,7 +21,7 @@ BLOCK_BYTES: Final = 1024 * 1024
 class Watch:
     """The reins of one long read, shared by its threads."""
 
-    def __init__(self, threads: int = _DEFAULT_THREADS) -> None:
+    def __init__(self, threads: int = DEFAULT_THREADS) -> None:
         self.threads = threads
         self._stop = threading.Event()
 
@@ -36,6 +36,9 @@ class Watch:
 
     def begins(self, member: Member) -> None:
         """A file is about to be read; any thread says it."""
+
+    def hashed(self, member: Member, sha256: str) -> None:
+        """A file was read to the end and did not change meanwhile; any thread says it."""
 
     def advance(self, *, files: int = 0, size_bytes: int = 0) -> None:
         """So many more files are done, and so many more bytes; any thread says it, at every block."""
@@ -130,9 +133,11 @@ def _hash_one(root: ArtifactRoot, folder: str, member: Member, watch: Watch, buf
             hasher.update(buffer[:count])
             left -= count
             watch.advance(size_bytes=count)
-        _unchanged(fd, member)
+        unchanged(fd, member)
+    sha256 = hasher.hexdigest()
+    watch.hashed(member, sha256)
     watch.advance(files=1)
-    return hasher.hexdigest()
+    return sha256
 
 
 def read_into(fd: int, member: Member, buffer: memoryview) -> int:
@@ -148,7 +153,7 @@ def read_into(fd: int, member: Member, buffer: memoryview) -> int:
         raise ModelForgeError(ErrorCode.ARTIFACT_UNREADABLE, message, file=member.path) from error
 
 
-def _unchanged(fd: int, member: Member) -> None:
+def unchanged(fd: int, member: Member) -> None:
     """Raise ARTIFACT_CHANGED unless the open file is as it was listed; one that grew behind its end has another size."""
     if Stamp.of(os.fstat(fd)) != member.stamp:
         raise changed(member.path, "it changed while it was read")

@@ -6,7 +6,7 @@ import hashlib
 import io
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -15,7 +15,7 @@ from bus.digest import canonical_json
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.artifacts import Manifest, SetEvidence
 from bus.messages.blobs import MAX_BLOB_BYTES
-from node_agent.artifact_hash import BLOCK_BYTES, Watch, digests_of, entry_of, read_into
+from node_agent.artifact_hash import BLOCK_BYTES, DEFAULT_THREADS, Watch, digests_of, entry_of, read_into, unchanged
 from node_agent.artifact_root import ArtifactRoot, Member, Stamp, changed, too_large
 from node_agent.artifact_verify import compare_stamps
 from node_agent.hash_cache import is_settled
@@ -27,7 +27,11 @@ _LINE_BYTES: Final = 150
 
 
 class ScanWatch(Watch):
-    """The reins of a scan, told of each of its steps."""
+    """The reins of a scan, told of each of its steps. Made before the scan begins: its own age counts."""
+
+    def __init__(self, threads: int = DEFAULT_THREADS) -> None:
+        super().__init__(threads)
+        self._began_ns = time.time_ns()
 
     def listed(self, members: tuple[Member, ...], to_hash_bytes: int) -> None:
         """These are the files; so many bytes have no known digest."""
@@ -35,19 +39,25 @@ class ScanWatch(Watch):
     def hashing(self) -> None:
         """All headers were read."""
 
+    def hashed(self, member: Member, sha256: str) -> None:
+        """See `Watch.hashed`."""
+        if is_settled(member.stamp, self._began_ns):
+            self.remember(member.stamp, sha256)
+
+    def remember(self, stamp: Stamp, sha256: str) -> None:
+        """This digest was computed now, and the next scan may use it, whatever becomes of this one; any thread says it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scanned:
     """What a scan found.
 
     Attributes:
-        digests: those that were computed now and may be remembered, by stamp.
         files_hashed, files_cached: how many digests were computed, and how many were known.
     """
 
     manifest: Manifest
     evidence: SetEvidence
-    digests: Mapping[Stamp, str] = field(default_factory=dict)
     files_hashed: int = 0
     files_cached: int = 0
 
@@ -72,7 +82,6 @@ def scan_folder(
             there is; ARTIFACT_CHANGED when anything in the folder changed between the beginning and the end, so that
             digests and evidence belong to one and the same set; CANCELLED.
     """
-    began_ns = time.time_ns()
     with ArtifactRoot(root) as artifacts:
         members = artifacts.files(folder, max_files=max_files)
         refuse_too_large(members)
@@ -82,18 +91,11 @@ def scan_folder(
         evidence = _Headers(artifacts, folder, watch, collector()).read(members, digests)
         watch.hashing()
         missing = tuple(member for member in members if member.path not in digests)
-        computed = digests_of(artifacts, folder, missing, watch)
-        digests |= computed
+        digests |= digests_of(artifacts, folder, missing, watch)
         compare_stamps(artifacts, folder, members)
-    fresh = {
-        member.stamp: digests[member.path]
-        for member in members
-        if is_settled(member.stamp, began_ns) and not (known and member.stamp in known)
-    }
     return Scanned(
         manifest=Manifest(files=tuple(entry_of(member, digests[member.path]) for member in members)),
         evidence=evidence,
-        digests=fresh,
         files_hashed=len(members) - cached,
         files_cached=cached,
     )
@@ -140,7 +142,9 @@ class _Headers:
                     data = self._small(fd, member)
                     self._collect(member, _Held(data, fd))
                     if member.path not in digests:
-                        digests[member.path] = hashlib.sha256(data).hexdigest()
+                        unchanged(fd, member)
+                        sha256 = digests[member.path] = hashlib.sha256(data).hexdigest()
+                        self._watch.hashed(member, sha256)
                         self._watch.advance(size_bytes=len(data))
                 else:
                     with open(fd, "rb", closefd=False) as file:
@@ -149,7 +153,7 @@ class _Headers:
         return self._collector.result()
 
     def _small(self, fd: int, member: Member) -> bytes:
-        """All of a file that fits the buffer. That it was not changed meanwhile is told by the stamps at the end."""
+        """All of a file that fits the buffer."""
         size, seen = member.stamp.size_bytes, 0
         while seen < size:
             count = read_into(fd, member, self._buffer[seen:])

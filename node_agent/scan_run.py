@@ -18,6 +18,7 @@ from node_agent import blobs
 from node_agent.attempt import guarded
 from node_agent.claims import Lease
 from node_agent.controller_api import ControllerApi
+from node_agent.digest_keeper import DigestKeeper
 from node_agent.hash_cache import HashCache
 from node_agent.reporter import MAX_EVIDENCE_BYTES, Reporter, report_until_s
 from node_agent.scan_host import ScanFound, ScanPlace, run_scan
@@ -27,8 +28,9 @@ from node_agent.waiting import monotonic_deadline
 
 # A text in a message: its quotes are escaped, and the head and the counters of the message come beside it.
 _HEAD_BYTES: Final = 4 * 1024
-# The share of a job's time that reading may take; in the rest the report has to get through.
-_READING: Final = 0.95
+# What of a job's time is left for the report to get through: this share, and of a long job no more than these seconds.
+_REPORTING: Final = 0.05
+_REPORTING_S: Final = 300.0
 _log = logging.getLogger(__name__)
 
 
@@ -49,7 +51,8 @@ class ScanRunner:
         """
         total_s = monotonic_deadline(job.deadline_at) - asyncio.get_running_loop().time()
         try:
-            message = await guarded(self._scan(job, lease, reporter, total_s * _READING), lease, total_s=total_s)
+            reading_s = total_s - min(total_s * _REPORTING, _REPORTING_S)
+            message = await guarded(self._scan(job, lease, reporter, reading_s), lease, total_s=total_s)
         except ModelForgeError as error:
             if lease.end is not None:
                 raise
@@ -59,11 +62,18 @@ class ScanRunner:
     async def _scan(self, job: ScanJob, lease: Lease, reporter: Reporter, budget_s: float) -> ScanFinished:
         cache = None if self._cache is None or job.fresh else self._cache.folder
         async with ProgressSender(self._api, lease) as sender:
-            found = await run_scan(self._place, job, cache=cache, budget_s=budget_s, progress=sender.offer)
+            # However the scan ends: what was read to the end need not be read again by the next one.
+            async with DigestKeeper(self._cache) as keeper:
+                found = await run_scan(
+                    self._place,
+                    job,
+                    cache=cache,
+                    budget_s=budget_s,
+                    progress=sender.offer,
+                    remember=keeper.offer,
+                )
             total = found.files_hashed + found.files_cached
             sender.offer(ScanProgress(step="reporting", files_done=total, files_total=total))
-            if self._cache is not None:
-                await asyncio.to_thread(self._cache.remember, found.digests)
             parts = {"manifest": found.manifest, "evidence": found.evidence}
             sent = {name: await blobs.put(self._api, lease, parts[name]) for name in too_large_to_inline(parts)}
         return _succeeded(found, sent, reporter)

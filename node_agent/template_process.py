@@ -7,7 +7,6 @@ import itertools
 import os
 import signal
 import socket
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +28,8 @@ from bus.codec import decode, encode
 from bus.errors import ErrorCode, ModelForgeError
 from bus.text import clean_line
 from node_agent.child_log import ChildLog, LogReader
-from node_agent.child_process import ForkedProcess, FreshProcess
+from node_agent.child_process import ForkedProcess
+from node_agent.child_start import spawn
 
 STOP_GRACE_S: Final = 2.0
 KILL_S: Final = 10.0
@@ -73,24 +73,17 @@ class TemplateProcess:
         arguments = [python, "-P", "-m", "adapters.child", "--control", str(theirs.fileno()), encode(options).decode()]
         log_reader, log_writer = os.pipe()
         try:
-            popen = subprocess.Popen(
-                arguments,
-                stdin=subprocess.DEVNULL,
-                stdout=log_writer,
-                stderr=log_writer,
-                pass_fds=(theirs.fileno(),),
-                env=child_environment(os.environ, str(scratch)),
-                cwd=scratch,
-                start_new_session=True,
+            environment = child_environment(os.environ, str(scratch))
+            self.process = spawn(
+                arguments, log=log_writer, keep=(theirs.fileno(),), environment=environment, folder=scratch
             )
-        except OSError as error:
+        except BaseException:
             self._control.close()
             os.close(log_reader)
-            raise ModelForgeError(ErrorCode.NODE_FAULT, f"no process could be started: {error.strerror}") from error
+            raise
         finally:
             theirs.close()
             os.close(log_writer)
-        self.process = FreshProcess(popen)
         self._log_reader = LogReader(log_reader, self._log)
         os.set_blocking(self._control.fileno(), False)
         loop.add_reader(self._control, self._read)

@@ -9,9 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -29,6 +26,7 @@ from bus.messages.gates import StartMethod
 from bus.settings import Settings
 from node_agent.child_log import ChildLog, LogReader
 from node_agent.child_process import ChildProcess, ExitStatus, FreshProcess
+from node_agent.child_start import Started, spawn, start
 from node_agent.frames import ChildGone, FrameStream
 from node_agent.template_host import TemplateHost
 from node_agent.template_process import NotForkableError
@@ -172,29 +170,23 @@ class ChildFactory:
             threads=threads,
             test_double=self._settings.test_double,
         )
-        ours, theirs = socket.socketpair()
-        log_reader, log_writer = os.pipe()
-        try:
-            process, fallback_reason = await self._launch(adapter, options, start_method, theirs.fileno(), log_writer)
-        except BaseException:
-            ours.close()
-            os.close(log_reader)
-            raise
-        finally:
-            theirs.close()
-            os.close(log_writer)
-        log = ChildLog()
-        reader = LogReader(log_reader, log)
-        try:
-            frames: FrameStream[UpFrame] = await FrameStream.open(ours, UpFrame)
-        except BaseException:
-            # Cancelled at the last moment: nobody will ever hold this child, so it ends here.
-            process.signal(signal.SIGKILL)
-            reader.close()
-            ours.close()
-            raise
-        way: StartMethod = "fresh" if fallback_reason is not None else start_method
-        return Child(process, frames, log, reader, start_method=way, fallback_reason=fallback_reason)
+        reasons: list[str] = []
+
+        async def launch(channel: int, log: int) -> ChildProcess:
+            process, reason = await self._launch(adapter, options, start_method, channel, log)
+            if reason is not None:
+                reasons.append(reason)
+            return process
+
+        started: Started[ChildProcess, UpFrame] = await start(launch, UpFrame)
+        return Child(
+            started.process,
+            started.frames,
+            started.log,
+            started.reader,
+            start_method="fresh" if reasons else start_method,
+            fallback_reason=reasons[0] if reasons else None,
+        )
 
     async def _launch(
         self, adapter: str, options: ChildOptions, start_method: StartMethod, channel: int, log: int
@@ -254,17 +246,4 @@ class ChildFactory:
         arguments = [self._python, "-P", "-m", "adapters.child", "--channel", str(channel), encode(options).decode()]
         environment = child_environment(os.environ, options.scratch_path)
         environment["OMP_NUM_THREADS"] = str(options.threads)
-        try:
-            popen = subprocess.Popen(  # the bounded life of this process is the caller's duty: Child.terminate
-                arguments,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(channel,),
-                env=environment,
-                cwd=options.scratch_path,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ModelForgeError(ErrorCode.NODE_FAULT, f"no process could be started: {error.strerror}") from error
-        return FreshProcess(popen)
+        return spawn(arguments, log=log, keep=(channel,), environment=environment, folder=options.scratch_path)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
-import os
-import struct
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -16,10 +13,13 @@ from bus.messages.evidence import Layer
 
 # As JSON carries bytes a third longer, one part with its envelope is well below the largest frame.
 MAX_PART_BYTES: Final = 128 * 1024
-PAGE_BYTES: Final = 8_192
-_HEAD: Final = struct.Struct(">H")
+# Bounds one frame of digests: 200 bytes each at most.
+MAX_DIGEST_ROWS: Final = 500
 
-Part = Literal["manifest", "evidence", "digests"]
+Part = Literal["manifest", "evidence"]
+_Time = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+# device, inode, size, mtime and ctime of a file, and its SHA-256.
+DigestRow = tuple[Natural, Natural, Natural, _Time, _Time, Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}\\Z")]]
 
 
 class ScanOptions(Record, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class ScanOptions(Record, frozen=True, kw_only=True):
 
     Attributes:
         parent_pid: the process whose death must be this one's.
-        page: descriptor of the page on which the file that is being read is noted.
+        marks: descriptor of the memory on which the files that are being read are noted (`ReadMarks`).
         root: the artifact root, absolute on this node.
         path: the folder, relative to the root.
         cache: folder with the digests of earlier scans; empty: none is used.
@@ -35,7 +35,7 @@ class ScanOptions(Record, frozen=True, kw_only=True):
     """
 
     parent_pid: int
-    page: int
+    marks: int
     root: str
     path: str
     max_files: Positive
@@ -55,6 +55,12 @@ class ScanProgressed(Message, tag="scan.progressed.v1", frozen=True, kw_only=Tru
     """How far it is; sent at most twice a second."""
 
     progress: ScanProgress
+
+
+class ScanDigests(Message, tag="scan.digests.v1", frozen=True, kw_only=True):
+    """Digests of files that were just read to the end and may be remembered, whatever becomes of the scan."""
+
+    rows: Annotated[tuple[DigestRow, ...], msgspec.Meta(max_length=MAX_DIGEST_ROWS)]
 
 
 class ScanPart(Message, tag="scan.part.v1", frozen=True, kw_only=True):
@@ -77,39 +83,4 @@ class ScanFailed(Message, tag="scan.failed.v1", frozen=True, kw_only=True):
     failure: Failure
 
 
-ScanFrame = ScanStarted | ScanProgressed | ScanPart | ScanDone | ScanFailed
-
-# device, inode, size, mtime and ctime of a file, and its SHA-256.
-DigestRow = tuple[int, int, int, int, int, str]
-
-
-class LastFile:
-    """A page of memory that both processes see: which file is being read now.
-
-    A process that the kernel ends says nothing any more, and a frame for each of ten thousand files would cost more
-    than reading them.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self._page = mmap.mmap(descriptor, PAGE_BYTES)
-
-    @staticmethod
-    def descriptor() -> int:
-        """A new page, zeroed, as a descriptor to hand over."""
-        descriptor = os.memfd_create("last-file", os.MFD_CLOEXEC)
-        os.ftruncate(descriptor, PAGE_BYTES)
-        return descriptor
-
-    def note(self, path: str) -> None:
-        """`path` is being read from now on; nothing is, when it is empty."""
-        data = path.encode()[: PAGE_BYTES - _HEAD.size]
-        self._page[: _HEAD.size + len(data)] = _HEAD.pack(len(data)) + data
-
-    def read(self) -> str:
-        """The last path that was noted; whoever wrote it may have died half-way, so it is only good to be shown."""
-        (length,) = _HEAD.unpack(self._page[: _HEAD.size])
-        return self._page[_HEAD.size : _HEAD.size + length].decode(errors="replace")
-
-    def close(self) -> None:
-        """Give the memory back."""
-        self._page.close()
+ScanFrame = ScanStarted | ScanProgressed | ScanDigests | ScanPart | ScanDone | ScanFailed

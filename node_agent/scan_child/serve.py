@@ -26,15 +26,18 @@ from bus.errors import ErrorCode, ModelForgeError
 from bus.messages.artifacts import ScanProgress
 from bus.messages.evidence import Layer
 from node_agent import hash_cache
-from node_agent.artifact_root import Member
+from node_agent.artifact_hash import BLOCK_BYTES
+from node_agent.artifact_root import Member, Stamp
 from node_agent.artifact_scan import Scanned, ScanWatch, scan_folder
 from node_agent.pickle_opinions import OpinionHost
 from node_agent.scan_child.budget import CpuBudget
+from node_agent.scan_child.marks import Reading, ReadMarks
 from node_agent.scan_child.protocol import (
+    MAX_DIGEST_ROWS,
     MAX_PART_BYTES,
     DigestRow,
-    LastFile,
     Part,
+    ScanDigests,
     ScanDone,
     ScanFailed,
     ScanOptions,
@@ -53,22 +56,22 @@ MAX_DESCRIPTORS: Final = 256
 
 def serve(channel: Channel, options: ScanOptions) -> int:
     """Scan, and report; returns the exit code. Never raises."""
-    last = LastFile(options.page)
-    os.close(options.page)
+    marks = ReadMarks(options.marks)
+    os.close(options.marks)
     try:
         try:
-            _send(channel, _guarded(channel, options, last))
+            _send(channel, _guarded(channel, options, marks))
         except ParentGone:
             raise
         except BaseException as error:  # noqa: BLE001 -- the edge of the process: whatever it is becomes a code here
-            channel.send(ScanFailed(failure=_typed(error, last.read()).to_failure()))
+            channel.send(ScanFailed(failure=_typed(error, marks.longest()).to_failure()))
             return EXIT_FAILED
     except ParentGone:
         return EXIT_PARENT_GONE
     return EXIT_OK
 
 
-def _guarded(channel: Channel, options: ScanOptions, last: LastFile) -> Scanned:
+def _guarded(channel: Channel, options: ScanOptions, marks: ReadMarks) -> Scanned:
     """The scan, behind its layers."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a Python handler does not run inside one long C call
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -79,7 +82,7 @@ def _guarded(channel: Channel, options: ScanOptions, last: LastFile) -> Scanned:
         budget = CpuBudget(options.max_files, options.file_cpu_s)
         keep = {channel.descriptor} if opinions.descriptor is None else {channel.descriptor, opinions.descriptor}
         channel.send(ScanStarted(layers=isolate(keep, options)))
-        return _scan(channel, options, _Watch(channel, options.threads, last, budget), opinions)
+        return _scan(channel, options, _Watch(channel, options.threads, marks, budget), opinions)
 
 
 def isolate(keep: set[int], options: ScanOptions) -> tuple[Layer, ...]:
@@ -105,12 +108,14 @@ def _bound(name: str, what: int, limit: int) -> Layer:
 
 
 class _Watch(ScanWatch):
-    """Counts, notes the file that is being read, sets the budget of each step, and tells the agent how far it is."""
+    """Counts, notes the files that are being read, sets the budget of each step, and tells the agent how far it is."""
 
-    def __init__(self, channel: Channel, threads: int, last: LastFile, budget: CpuBudget) -> None:
+    def __init__(self, channel: Channel, threads: int, marks: ReadMarks, budget: CpuBudget) -> None:
         super().__init__(threads)
-        self._channel, self._last, self._budget = channel, last, budget
+        self._channel, self._marks, self._budget = channel, marks, budget
         self._lock = threading.Lock()
+        self._rows: list[DigestRow] = []
+        self._rows_next_s = 0.0
         self._headers_only = True
         self._files = self._total_files = self._bytes = self._total_bytes = 0
         self._next_s = 0.0
@@ -120,7 +125,7 @@ class _Watch(ScanWatch):
         self._budget.listed(len(members), to_hash_bytes)
 
     def begins(self, member: Member) -> None:
-        self._last.note(member.path)
+        self._marks.begin(member.path)
         if self._headers_only:
             self._budget.file()
 
@@ -129,7 +134,31 @@ class _Watch(ScanWatch):
         self._files = 0
         self._budget.hashing()
 
+    def remember(self, stamp: Stamp, sha256: str) -> None:
+        row = (stamp.device, stamp.inode, stamp.size_bytes, stamp.mtime_ns, stamp.ctime_ns, sha256)
+        with self._lock:
+            self._rows.append(row)
+        # One of a large file took its time and may be the last: it does not wait for others.
+        self.tell_digests(rest=stamp.size_bytes > BLOCK_BYTES)
+
+    def tell_digests(self, *, rest: bool = False) -> None:
+        """Send the digests that wait: twice a second, or all of the `rest` now. A scan that ends loses next to nothing."""
+        with self._lock:
+            now_s = time.monotonic()
+            due = rest or now_s >= self._rows_next_s or len(self._rows) >= MAX_DIGEST_ROWS
+            if not self._rows or not due:
+                return
+            rows, self._rows = tuple(self._rows), []
+            self._rows_next_s = now_s + PROGRESS_S
+        for begin in range(0, len(rows), MAX_DIGEST_ROWS):
+            self._channel.send(ScanDigests(rows=rows[begin : begin + MAX_DIGEST_ROWS]))
+
     def advance(self, *, files: int = 0, size_bytes: int = 0) -> None:
+        if files:
+            self._marks.end()
+        else:
+            self._marks.progress()
+        self.tell_digests()
         with self._lock:
             self._files += files
             self._bytes += size_bytes
@@ -150,25 +179,23 @@ class _Watch(ScanWatch):
 def _scan(channel: Channel, options: ScanOptions, watch: _Watch, opinions: OpinionHost) -> Scanned:
     channel.send(ScanProgressed(progress=ScanProgress(step="listing")))
     known = hash_cache.read(Path(options.cache)) if options.cache else {}
-    return scan_folder(
-        Path(options.root),
-        options.path,
-        max_files=options.max_files,
-        watch=watch,
-        known=known,
-        collector=lambda: EvidenceCollector(opinions),
-    )
+    try:
+        return scan_folder(
+            Path(options.root),
+            options.path,
+            max_files=options.max_files,
+            watch=watch,
+            known=known,
+            collector=lambda: EvidenceCollector(opinions),
+        )
+    finally:
+        watch.tell_digests(rest=True)
 
 
 def _send(channel: Channel, scanned: Scanned) -> None:
-    rows: list[DigestRow] = [
-        (stamp.device, stamp.inode, stamp.size_bytes, stamp.mtime_ns, stamp.ctime_ns, sha256)
-        for stamp, sha256 in scanned.digests.items()
-    ]
     parts: tuple[tuple[Part, bytes], ...] = (
         ("manifest", canonical_json(scanned.manifest)),
         ("evidence", encode(scanned.evidence)),
-        ("digests", encode(rows)),
     )
     for part, data in parts:
         for begin in range(0, len(data), MAX_PART_BYTES):
@@ -176,14 +203,15 @@ def _send(channel: Channel, scanned: Scanned) -> None:
     channel.send(ScanDone(files_hashed=scanned.files_hashed, files_cached=scanned.files_cached))
 
 
-def _typed(error: BaseException, last_file: str) -> ModelForgeError:
+def _typed(error: BaseException, reading: Reading | None) -> ModelForgeError:
     """Every end as a code; the story of one that is not typed goes to the bounded log."""
     if isinstance(error, ModelForgeError):
         return error
-    where = f" while {last_file} was read" if last_file else ""
+    file = reading.path if reading is not None else ""
+    where = f" while {file} was read" if file else ""
     if isinstance(error, MemoryError):
         return ModelForgeError(
-            ErrorCode.SCAN_LIMIT_EXCEEDED, f"the scan needed more memory than it may use{where}", file=last_file
+            ErrorCode.SCAN_LIMIT_EXCEEDED, f"the scan needed more memory than it may use{where}", file=file
         )
     os.write(2, "".join(traceback.format_exception(error)).encode(errors="backslashreplace"))
     name = type(error).__name__

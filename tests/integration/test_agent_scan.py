@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from bus.codec import decode
 from bus.digest import sha256_hex
 from bus.errors import ErrorCode, ModelForgeError
+from bus.ids import now
 from bus.messages.artifacts import Manifest, SetEvidence
 from bus.messages.blobs import MAX_INLINE_BYTES, NodeBlobPut
 from bus.messages.evidence import ScanFinished
@@ -21,7 +23,7 @@ from node_agent import scan_progress
 from node_agent.hash_cache import FILE_NAME, HashCache, read
 from tests.support.agent_jobs import scan_job
 from tests.support.agents import AgentBench, agent_bench, silence
-from tests.support.scans import LATER, reader_that, scan_processes
+from tests.support.scans import LATER, hasher_that, reader_that, scan_processes
 from tests.support.waiting import until
 
 WAITING = reader_that("signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)")
@@ -204,3 +206,28 @@ async def test_a_rescan_hashes_what_changed_and_a_fresh_one_everything(bench: Ag
     assert (fresh.files_hashed, fresh.files_cached, fresh.manifest_json) == (2, 0, changed.manifest_json)
     # What it computed mends the cache.
     assert (await scanned(bench, scan_job())).manifest_json == changed.manifest_json
+
+
+HANGS = "os.path.exists('mended') or (open('reached', 'w').close(), time.sleep(1000))"
+
+
+@pytest.mark.parametrize("end", ["lease", "deadline"])
+async def test_a_scan_goes_on_where_the_one_before_ended(bench: AgentBench, tmp_path: Path, end: str) -> None:
+    (bench.root / "model" / "large.bin").write_bytes(os.urandom(3 * 1024 * 1024))
+    (bench.root / "model" / "stuck.bin").write_bytes(os.urandom(2 * 1024 * 1024))
+    agent = await bench.agent(
+        cache=tmp_path / "cache", scan={"threads": 1, "scratch": tmp_path, "command": hasher_that(HANGS)}
+    )
+    job = scan_job(deadline_at=now() + timedelta(seconds=8 if end == "deadline" else 300))
+    await bench.controller.put(job)
+    await until((tmp_path / "reached").exists, "the file that hangs")
+    if end == "lease":
+        agent.claims.active[job.job_id].finish(ModelForgeError(ErrorCode.LEASE_FENCED, "the lease is over"))
+    else:
+        failed = await bench.controller.finished(job.job_id)
+        assert failed.failure is not None
+        assert (failed.failure.code, failed.failure.context["file"]) == ("SCAN_LIMIT_EXCEEDED", "stuck.bin")
+    await until(lambda: not agent.claims.active, "the end of the job")
+    (tmp_path / "mended").touch()
+    message = await scanned(bench, scan_job())
+    assert (message.outcome, message.files_hashed, message.files_cached) == ("succeeded", 1, 3)

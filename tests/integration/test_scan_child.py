@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,9 @@ import pytest
 from bus.digest import sha256_hex
 from bus.errors import ErrorCode, ModelForgeError
 from node_agent.artifact_hash import Watch
+from node_agent.artifact_root import Stamp
 from node_agent.artifact_verify import verify_manifest
+from node_agent.digest_keeper import DigestKeeper
 from node_agent.hash_cache import FILE_NAME, HashCache, read
 from node_agent.scan_host import run_scan
 from tests.support.agent_jobs import scan_job
@@ -21,6 +25,7 @@ from tests.support.agents import scan_place
 from tests.support.scans import (
     LATER,
     evidence_of,
+    hasher_that,
     manifest_of,
     reader_that,
     refusal,
@@ -137,7 +142,7 @@ async def test_a_process_that_dies_before_it_reads_a_file_is_the_nodes_own_fault
 _SAYING = """
 import os, sys
 from adapters.child.channel import Channel
-from node_agent.scan_child.protocol import ScanDone, ScanPart
+from node_agent.scan_child.protocol import ScanDigests, ScanDone, ScanPart
 channel = Channel(int(sys.argv[1]))
 {body}
 """
@@ -145,6 +150,18 @@ SAYINGS: dict[str, tuple[str, ErrorCode]] = {
     "noise": ("os.write(channel.descriptor, bytes([255]) * 1_000)", ErrorCode.MESSAGE_TOO_LARGE),
     "no JSON": ("os.write(channel.descriptor, bytes([0, 0, 0, 2, 120, 120]))", ErrorCode.MALFORMED_MESSAGE),
     "an end without a manifest": ("channel.send(ScanDone(files_hashed=1, files_cached=0))", ErrorCode.NODE_FAULT),
+    "more digests than files": (
+        "channel.send(ScanDigests(rows=((1, 2, 3, 4, 5, 'ab' * 32),) * 101))",
+        ErrorCode.NODE_FAULT,
+    ),
+    "a digest that is none": (
+        "channel.send(ScanDigests(rows=((1, 2, 3, 4, 5, 'AB' * 32),)))",
+        ErrorCode.MALFORMED_MESSAGE,
+    ),
+    "a number that no kernel gives": (
+        "channel.send(ScanDigests(rows=((2**64, 2, 3, 4, 5, 'ab' * 32),)))",
+        ErrorCode.MALFORMED_MESSAGE,
+    ),
     "more than a manifest can be": (
         "while True: channel.send(ScanPart(part='manifest', data=bytes(128 * 1024)))",
         ErrorCode.SCAN_TOO_LARGE,
@@ -178,7 +195,9 @@ async def test_a_scan_that_is_cancelled_is_gone_whatever_it_thinks_of_it(root: P
 async def test_a_file_system_that_does_not_answer_is_named_with_its_file(root: Path) -> None:
     error = await refusal(root, command=reader_that("time.sleep(1000)"), budget_s=6.0)
     assert (error.code, error.context["file"]) == (ErrorCode.SCAN_LIMIT_EXCEEDED, "evil.txt")
-    assert error.message == "the scan was not done after 6 s; evil.txt was being read"
+    assert error.message.startswith(
+        "the scan was not done after 6 s; evil.txt was being read, without another byte for"
+    )
     assert scan_processes() == []
 
 
@@ -221,19 +240,97 @@ def poisoned(root: Path, cache: Path) -> None:
 
 async def test_a_second_scan_hashes_only_what_changed(root: Path, tmp_path: Path) -> None:
     cache = HashCache(tmp_path / "cache")
-    first = await scan(root, cache=cache.folder, command=LATER)
-    cache.remember(first.digests)
-    again = await scan(root, cache=cache.folder, command=LATER)
+    first = await scan(root, cache=cache.folder, command=LATER, remember=cache.remember)
+    learned: dict[Stamp, str] = {}
+    again = await scan(root, cache=cache.folder, command=LATER, remember=learned.update)
     assert (again.files_hashed, again.files_cached, again.manifest) == (0, 3, first.manifest)
-    assert again.digests == {}
+    assert learned == {}
     (root / "model" / "evil.txt").write_text("other")
     third = await scan(root, cache=cache.folder, command=LATER)
     assert (third.files_hashed, third.files_cached) == (1, 2)
     assert third.manifest != first.manifest
 
 
+def sparse(path: Path, size_bytes: int) -> None:
+    with path.open("wb") as file:
+        file.truncate(size_bytes)
+
+
+async def end_by_itself(root: Path, cache: HashCache, body: str) -> ErrorCode:
+    error = await refusal(
+        root, cache=cache.folder, command=hasher_that(body), remember=cache.remember, threads=1, budget_s=20.0
+    )
+    return error.code
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("time.sleep(1); os.kill(os.getpid(), signal.SIGKILL)", ErrorCode.SCAN_LIMIT_EXCEEDED),
+        ("raise MemoryError", ErrorCode.SCAN_LIMIT_EXCEEDED),
+        ("return 0", ErrorCode.ARTIFACT_CHANGED),
+    ],
+    ids=["killed", "out of memory", "a file that became shorter"],
+)
+async def test_a_scan_that_ends_early_leaves_the_digests_of_the_files_it_finished(
+    root: Path, tmp_path: Path, body: str, code: ErrorCode
+) -> None:
+    model = root / "model"
+    (model / "stuck.bin").write_bytes(os.urandom(2 * MIB))
+    (model / "evil.txt").unlink()
+    cache = HashCache(tmp_path / "cache")
+    assert await end_by_itself(root, cache, body) is code
+    finished = {Stamp.of((model / name).stat()) for name in ("weights.bin", "config.json")}
+    assert set(read(cache.folder)) == finished
+    again = await scan(root, cache=cache.folder, command=LATER)
+    assert (again.files_hashed, again.files_cached) == (1, 2)
+    assert again.manifest == (await scan(root)).manifest
+
+
+async def test_a_scan_that_is_cancelled_leaves_them_too(root: Path, tmp_path: Path) -> None:
+    (root / "model" / "stuck.bin").write_bytes(os.urandom(2 * MIB))
+    cache = HashCache(tmp_path / "cache")
+    place = scan_place(root, command=hasher_that("time.sleep(1000)"), threads=1)
+    told: dict[Stamp, str] = {}
+    async with DigestKeeper(cache, interval_s=1_000.0) as keeper:
+
+        def remember(digests: Mapping[Stamp, str]) -> None:
+            told.update(digests)
+            keeper.offer(digests)
+
+        task = asyncio.create_task(
+            run_scan(place, scan_job(), cache=cache.folder, progress=lambda _: None, remember=remember)
+        )
+        await until(lambda: len(told) == 3 or task.done(), "the digests that are known")
+        await until(lambda: len(read(cache.folder)) > 0, "the first of them, while the scan runs")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert read(cache.folder) == told
+    again = await scan(root, cache=cache.folder, command=LATER)
+    assert (again.files_hashed, again.files_cached) == (1, 3)
+
+
+async def test_a_file_that_hangs_is_named_and_not_the_one_that_is_read_beside_it(root: Path) -> None:
+    (root / "model" / "stuck.bin").write_bytes(os.urandom(5 * MIB))
+    for number in range(9):
+        (root / "model" / f"slow-{number}.bin").write_bytes(bytes((4 * MIB) - number))
+    sparse(root / "model" / "slow.bin", 2**34)
+    error = await refusal(root, command=hasher_that("time.sleep(1000)"), threads=2, budget_s=6.0)
+    assert (error.code, error.context["file"]) == (ErrorCode.SCAN_LIMIT_EXCEEDED, "stuck.bin")
+
+
+async def test_a_disk_that_is_only_slow_blames_no_file(root: Path) -> None:
+    sparse(root / "model" / "slow.bin", 2**34)
+    error = await refusal(root, command=hasher_that("raise OSError"), threads=2, budget_s=4.0)
+    assert (error.code, "file" in error.context) == (ErrorCode.SCAN_LIMIT_EXCEEDED, False)
+    assert re.search(r"after 4 s; [0-9.]+ of 17\.2 GB were hashed by then", error.message)
+
+
 async def test_a_file_that_just_changed_is_not_remembered(root: Path, tmp_path: Path) -> None:
-    assert (await scan(root, cache=tmp_path / "cache")).digests == {}
+    learned: dict[Stamp, str] = {}
+    await scan(root, cache=tmp_path / "cache", remember=learned.update)
+    assert learned == {}
 
 
 async def test_a_damaged_cache_costs_nothing_but_time(root: Path, tmp_path: Path) -> None:
@@ -248,7 +345,7 @@ async def test_a_damaged_cache_costs_nothing_but_time(root: Path, tmp_path: Path
 async def test_what_a_cache_says_never_reaches_the_verification_of_a_probe(root: Path, tmp_path: Path) -> None:
     """A poisoned cache gives a wrong manifest, and a probe of that manifest finds the difference in the bytes."""
     cache = HashCache(tmp_path / "cache")
-    cache.remember((await scan(root, cache=cache.folder, command=LATER)).digests)
+    await scan(root, cache=cache.folder, command=LATER, remember=cache.remember)
     poisoned(root, cache.folder)
     found = await scan(root, cache=cache.folder, command=LATER)
     manifest = manifest_of(found)

@@ -46,13 +46,40 @@ os._exit(main(sys.argv[1:]))
 )
 
 
+# The scan's own process three seconds later, which does something else when it comes to read on in `stuck*`.
+_HASHER = """
+import os, signal, sys, time
+now = time.time_ns
+time.time_ns = lambda: now() + 3_000_000_000
+from node_agent import artifact_hash
+from node_agent.scan_child.__main__ import main
+plain = artifact_hash.read_into
+def read_into(fd, member, buffer):
+    if member.path.startswith("stuck"):
+        {body}
+    if member.path.startswith("slow"):
+        time.sleep(0.05)
+    return plain(fd, member, buffer)
+artifact_hash.read_into = read_into
+os._exit(main(sys.argv[1:]))
+"""
+
+
+def hasher_that(body: str) -> tuple[str, ...]:
+    """The command of a scan that executes `body` when it comes to the bytes of a large file named `stuck*`.
+
+    It hashes files named `slow*` slowly, and runs three seconds later: what was just made may be remembered.
+    """
+    return (sys.executable, "-P", "-c", _HASHER.format(body=body))
+
+
 def reader_that(body: str) -> tuple[str, ...]:
     """The command of a scan whose reader executes `body` when it comes to a file named `evil*`."""
     return (sys.executable, "-P", "-c", _PROGRAM.format(body=body))
 
 
 async def scan(root: Path, folder: str = "model", *, cache: Path | None = None, **options: Any) -> ScanFound:
-    """One scan of `root/folder` in a process of its own; `options` are fields of the place, `max_files` or `budget_s`."""
+    """One scan of `root/folder` in a process of its own; `options` are fields of the place, or of the call."""
     found, _ = await scan_seen(root, folder, cache=cache, **options)
     return found
 
@@ -64,8 +91,9 @@ async def scan_seen(
     seen: list[ScanProgress] = []
     job = scan_job(folder, max_files=options.pop("max_files", 1_000))
     budget_s = options.pop("budget_s", 300.0)
+    remember = options.pop("remember", lambda _: None)
     place = scan_place(root, **options)
-    found = await run_scan(place, job, cache=cache, budget_s=budget_s, progress=seen.append)
+    found = await run_scan(place, job, cache=cache, budget_s=budget_s, progress=seen.append, remember=remember)
     return found, seen
 
 

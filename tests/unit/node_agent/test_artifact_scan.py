@@ -6,6 +6,7 @@ import io
 import json
 import os
 import struct
+import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,7 +18,7 @@ from bus.errors import ErrorCode, ModelForgeError
 from node_agent import artifact_hash, artifact_scan
 from node_agent.artifact_hash import BLOCK_BYTES
 from node_agent.artifact_root import Member, Stamp
-from node_agent.artifact_scan import Scanned, ScanWatch, scan_folder
+from node_agent.artifact_scan import ScanWatch, scan_folder
 from node_agent.hash_cache import SETTLED_S
 
 HEADER = {"w": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}}
@@ -102,6 +103,17 @@ class Counted(ScanWatch):
         self.hashed_bytes += size_bytes
 
 
+class Remembering(ScanWatch):
+    """What may be remembered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.digests: dict[Stamp, str] = {}
+
+    def remember(self, stamp: Stamp, sha256: str) -> None:
+        self.digests[stamp] = sha256
+
+
 def test_every_byte_is_hashed_once_and_a_small_file_is_opened_once(root: Path) -> None:
     large = os.urandom(2 * BLOCK_BYTES + 1)
     (root / "model" / "large.bin").write_bytes(large)
@@ -140,14 +152,38 @@ def test_only_what_was_settled_before_the_scan_is_to_be_remembered(root: Path, m
     newest_ns = max(path.stat().st_ctime_ns for path in (root / "model").rglob("*.*"))
     whole = {path.stat().st_ino for path in (root / "model").rglob("*") if path.is_file()}
 
-    def scanned_at(at_ns: int) -> Scanned:
+    def remembered_at(at_ns: int) -> dict[Stamp, str]:
         monkeypatch.setattr("time.time_ns", lambda: at_ns)
-        return scan_folder(root, "model", max_files=10, watch=ScanWatch())
+        watch = Remembering()
+        manifest = scan_folder(root, "model", max_files=10, watch=watch).manifest
+        assert set(watch.digests.values()) <= {entry.sha256 for entry in manifest.files}
+        return watch.digests
 
     settled_ns = newest_ns + int(SETTLED_S * 1e9)
-    assert {stamp.inode for stamp in scanned_at(settled_ns).digests} == whole
-    assert len(scanned_at(settled_ns - 1).digests) < len(whole)
-    assert scanned_at(newest_ns - 1).digests == {}
+    assert {stamp.inode for stamp in remembered_at(settled_ns)} == whole
+    assert len(remembered_at(settled_ns - 1)) < len(whole)
+    assert remembered_at(newest_ns - 1) == {}
+
+
+def test_a_small_file_that_changes_while_it_is_read_is_not_remembered(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = artifact_hash.read_into
+
+    def meddling(fd: int, member: Member, buffer: memoryview) -> int:
+        count = plain(fd, member, buffer)
+        if member.path == "config.json":
+            (root / "model" / "config.json").write_text('{"model_type": "t5!!"}')
+        return count
+
+    later_ns = time.time_ns() + int(2 * SETTLED_S * 1e9)
+    monkeypatch.setattr("time.time_ns", lambda: later_ns)
+    monkeypatch.setattr(artifact_scan, "read_into", meddling)
+    watch = Remembering()
+    with pytest.raises(ModelForgeError) as caught:
+        scan_folder(root, "model", max_files=10, watch=watch)
+    assert (caught.value.code, caught.value.context["file"]) == (ErrorCode.ARTIFACT_CHANGED, "config.json")
+    assert len(watch.digests) == 2, "only the two files before it"
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RecursionError()])

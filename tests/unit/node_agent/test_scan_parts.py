@@ -1,8 +1,7 @@
-"""What of a scan's report goes ahead as a blob, and how the last file is handed over."""
+"""What of a scan's report goes ahead as a blob, and what processor time a scan gets."""
 
 from __future__ import annotations
 
-import os
 import random
 from datetime import UTC, datetime
 
@@ -13,7 +12,6 @@ from bus.messages.blobs import MAX_INLINE_BYTES
 from bus.messages.evidence import ScanFinished
 from node_agent.reporter import MAX_EVIDENCE_BYTES
 from node_agent.scan_child.budget import SLOWEST_BYTES_PER_S, hashing_s, headers_s
-from node_agent.scan_child.protocol import PAGE_BYTES, LastFile
 from node_agent.scan_run import too_large_to_inline
 
 
@@ -59,20 +57,6 @@ def test_what_stays_always_fits_the_message() -> None:
             **{f"{name}_json": data.decode() for name, data in parts.items() if name not in ahead},  # type: ignore[arg-type]  # texts, by name
         )
         assert len(encode(message)) <= MAX_EVIDENCE_BYTES
-
-
-def test_the_last_file_is_seen_through_the_page() -> None:
-    descriptor = LastFile.descriptor()
-    ours, theirs = LastFile(descriptor), LastFile(descriptor)
-    os.close(descriptor)
-    assert ours.read() == ""
-    for path in ("a", "a longer name/\u00e9", "x" * 10_000, "b"):
-        theirs.note(path)
-        assert ours.read() == path[: PAGE_BYTES - 2]
-    theirs.note("")
-    assert ours.read() == ""
-    for page in (ours, theirs):
-        page.close()
 
 
 def test_the_time_to_hash_grows_with_the_bytes_and_the_time_to_read_headers_does_not() -> None:
