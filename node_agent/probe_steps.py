@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -36,6 +37,7 @@ from node_agent.artifact_hash import Watch
 from node_agent.artifact_root import Listing, check_relative
 from node_agent.artifact_verify import still_the_same, verify_manifest
 from node_agent.attempt import in_thread
+from node_agent.byte_words import size_of
 from node_agent.job_check import check_job
 from node_agent.probe_record import ProbeRecord
 from node_agent.probe_sampler import ProbeSampler
@@ -48,6 +50,23 @@ START_GRACE_S: Final = 1.0
 # A library that tries again and again says nothing new.
 MAX_REFUSED_ATTEMPTS: Final = 100
 _log = logging.getLogger(__name__)
+
+
+class VerifyWatch(Watch):
+    """The reins of a verification, which know how far it is."""
+
+    def __init__(self, threads: int, total_bytes: int) -> None:
+        super().__init__(threads)
+        self.total_bytes = total_bytes
+        self.verified_bytes = 0
+        self._lock = threading.Lock()
+
+    def advance(self, *, files: int = 0, size_bytes: int = 0) -> None:  # noqa: ARG002 -- only bytes are told of here
+        """See `Watch.advance`."""
+        with self._lock:
+            self.verified_bytes += size_bytes
+
+
 F = TypeVar("F", Isolated, Prepared, Loaded, Probed, Checked, Unloaded)
 
 
@@ -87,6 +106,8 @@ class ProbeSteps:
         self._starting: asyncio.Future[Child] | None = None
         self._violation: Violation | None = None
         self._phase_ends_s = 0.0
+        # While every byte is read again.
+        self._verifying: VerifyWatch | None = None
 
     async def run(self) -> None:
         """All steps in order, each phase within its budget.
@@ -137,12 +158,13 @@ class ProbeSteps:
 
     async def _verify(self) -> None:
         began = time.perf_counter()
-        watch = Watch(threads=self._place.hash_threads)
         job, root = self._job, self._place.artifact_root
         manifest = job.manifest if job.manifest is not None else await self._fetch()
         check_job(job, manifest, await asyncio.to_thread(self._place.environment))
         # Every byte is read again: what a scan remembers of a file is no proof of what lies there now (spec P5).
+        watch = self._verifying = VerifyWatch(self._place.hash_threads, manifest.size_bytes)
         self._listing = await in_thread(watch, lambda: verify_manifest(root, job.location, manifest, watch))
+        self._verifying = None
         self._record.verify_ms = _elapsed_ms(began)
 
     async def _verify_again(self) -> None:
@@ -261,9 +283,23 @@ class ProbeSteps:
             async with asyncio.timeout(budget_s):
                 yield
         except TimeoutError as error:
-            raise ModelForgeError(
-                ErrorCode.TIMEOUT, f"{name} took longer than {budget_s:g} s", phase=name, budget_s=budget_s
-            ) from error
+            raise _too_long(name, budget_s, self._verifying) from error
+
+
+def _too_long(phase: str, budget_s: float, verifying: VerifyWatch | None) -> ModelForgeError:
+    """A phase's time is up; when the set was still being read, how much of it was."""
+    message = f"{phase} took longer than {budget_s:g} s"
+    if verifying is None:
+        return ModelForgeError(ErrorCode.TIMEOUT, message, phase=phase, budget_s=budget_s)
+    done = size_of(verifying.verified_bytes, verifying.total_bytes)
+    return ModelForgeError(
+        ErrorCode.TIMEOUT,
+        f"{message}: {done} were verified by then; give the profile more preparing_s",
+        phase=phase,
+        budget_s=budget_s,
+        verified_bytes=verifying.verified_bytes,
+        total_bytes=verifying.total_bytes,
+    )
 
 
 def _failure_of(frame: ChildFailed) -> ModelForgeError:

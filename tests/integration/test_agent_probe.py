@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from bus.messages.api import Fenced
 from bus.messages.evidence import MemorySource, ProbeFinished, SamplePoint
 from bus.messages.jobs import CancelCommand
 from bus.messages.profiles import Budgets
+from node_agent import artifact_hash
+from node_agent.artifact_root import Member
 from tests.support.probes import NO_CARD, ProbeBench, no_place_of_this_host, probe_bench
 from tests.support.waiting import until
 
@@ -150,6 +154,33 @@ async def test_a_phase_that_outlasts_its_budget_ends_typed(probes: ProbeBench, s
     assert message.evidence is not None
     assert message.evidence.reclaim is not None
     assert message.evidence.reclaim.exit_status == "signal 9 (SIGKILL)"
+    probes.nothing_is_left()
+
+
+async def test_a_set_that_cannot_be_read_in_time_says_how_much_of_it_was(
+    probes: ProbeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, slow_disk = artifact_hash.read_into, threading.Event()
+
+    def slowly(fd: int, member: Member, buffer: memoryview) -> int:
+        if member.path == "large.bin":
+            slow_disk.wait(0.1)
+        return plain(fd, member, buffer)
+
+    with (probes.model / "large.bin").open("wb") as file:
+        file.truncate(40 * 1024 * 1024)
+    job = probes.job(budgets=Budgets(preparing_s=2))
+    monkeypatch.setattr(artifact_hash, "read_into", slowly)
+    failure = (await probes.run(job)).failure
+    assert failure is not None
+    assert (failure.code, failure.context["phase"]) == ("TIMEOUT", "preparing")
+    assert re.fullmatch(
+        r"preparing took longer than 2 s: \d+\.\d of 4[12]\.\d MB were verified by then;"
+        r" give the profile more preparing_s",
+        failure.message,
+    )
+    verified, total = (int(failure.context[name]) for name in ("verified_bytes", "total_bytes"))
+    assert 1024 * 1024 <= verified < total
     probes.nothing_is_left()
 
 
