@@ -42,6 +42,7 @@ SIZES: Final = (
             "n_layers",
             "encoder_layers",
             "decoder_layers",
+            "num_encoder_layers",
             "num_decoder_layers",
         ),
         most=10_000,

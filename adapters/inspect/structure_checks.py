@@ -116,7 +116,7 @@ _PARTS: Final = (
     ("decoder", ("decoder",)),
 )
 _COUNTS: Final = {
-    "encoder": ("encoder_layers", "num_hidden_layers", "num_layers", "n_layer", "n_layers"),
+    "encoder": ("encoder_layers", "num_encoder_layers", "num_hidden_layers", "num_layers", "n_layer", "n_layers"),
     "decoder": ("decoder_layers", "num_decoder_layers", "num_hidden_layers", "num_layers", "n_layer", "n_layers"),
     "": ("num_hidden_layers", "num_layers", "n_layer", "n_layers"),
 }
@@ -193,7 +193,7 @@ def _shape_findings(found: Structure, family: Family, config: dict[str, Any]) ->
         name, shape = found.landmarks[end]
         for place, keys in enumerate(names):
             has = shape[place] if len(shape) == len(names) else 0
-            wrong = [key for key in keys if type(config.get(key)) is int and config[key] != has]
+            wrong = [key for key in keys if key in config and (size_of(config, key) or None) != has]
             if wrong:
                 sizes = "x".join(map(str, shape))
                 message = f"{name} has the shape {sizes}, which does not fit {wrong[0]}"
@@ -207,21 +207,27 @@ def _part_findings(found: Structure, config: dict[str, Any]) -> Iterator[Finding
     """
     if model_type(config) in _SHARED:
         return
-    stacks: dict[tuple[str, int], list[tuple[str, Ranges]]] = {}
+    stacks: dict[tuple[str, str, int], list[tuple[str, Ranges]]] = {}
     for name, held in found.stacks.items():
         expected = _expected(name, config)
         if expected is not None:
             stacks.setdefault(expected, []).append((name, held))
-    for (key, count), those in sorted(stacks.items()):
-        # Layers that predict further tokens stand behind the last, and are counted elsewhere.
-        counts = {count, count + size_of(config, "num_nextn_predict_layers")}
-        if not any(_is_whole(held, one) for _, held in those for one in counts):
+    # Layers that predict further tokens stand behind the last, and are counted elsewhere.
+    more = size_of(config, "num_nextn_predict_layers")
+    fit = {
+        (side, key)
+        for (side, key, count), those in stacks.items()
+        if any(_is_whole(held, one) for _, held in those for one in {count, count + more})
+    }
+    for (side, key, count), those in sorted(stacks.items()):
+        beside = not side and any(fitting == key for _, fitting in fit)
+        if (side, key) not in fit and not beside:
             largest = max(those, key=lambda item: (sum(end - begin + 1 for begin, end in item[1]), item[0]))
             yield _layer_finding(*largest, count, key)
 
 
-def _expected(stack: str, config: dict[str, Any]) -> tuple[str, int] | None:
-    """The key and the number of layers that the configuration gives a stack; `None` where it says nothing of it."""
+def _expected(stack: str, config: dict[str, Any]) -> tuple[str, str, int] | None:
+    """Side, key and number of layers that the configuration gives a stack; `None` where it says nothing of it."""
     part, within, side = config, "", ""
     for word in stack.split("."):
         for begin, keys in _PARTS:
@@ -235,7 +241,7 @@ def _expected(stack: str, config: dict[str, Any]) -> tuple[str, int] | None:
         # A configuration of parts, and a stack of none of them.
         return None
     key = next((key for key in _COUNTS[side] if size_of(part, key)), None)
-    return None if key is None else (within + key, part[key])
+    return None if key is None else (side, within + key, part[key])
 
 
 def _is_whole(held: Ranges, count: int) -> bool:

@@ -148,6 +148,51 @@ def test_a_document_may_hold_any_value_anywhere(name: str, data: st.DataObject) 
         assert found.verdict == "blocked", (path, place, found.findings)
 
 
+# Of each control that can be called compatible: the sizes that its files show too.
+SHOWN: Final = {
+    "sentence_transformers": (
+        "num_hidden_layers", "hidden_size", "vocab_size", "max_position_embeddings", "type_vocab_size", "intermediate_size",
+    ),
+    "sharded": ("num_hidden_layers", "hidden_size", "vocab_size", "max_position_embeddings", "intermediate_size"),
+    "transformers": ("num_hidden_layers", "hidden_size", "vocab_size", "intermediate_size"),
+}  # fmt: skip
+NEAR: Final[st.SearchStrategy[Any]] = st.integers(-3, 20) | st.sampled_from(
+    [10**400, 6 * 10**11, 8.0, 1.0, "8", [8], [], {}, True, None, 512.0]
+)
+
+
+@pytest.mark.req("A3", "A9")
+@pytest.mark.parametrize("name", SHOWN)
+@settings(drawn, max_examples=250)
+@given(data=st.data())
+def test_a_size_that_the_files_contradict_is_never_compatible(name: str, data: st.DataObject) -> None:
+    control = CONTROLS[name]
+    config = json.loads(control.files["config.json"])
+    key = data.draw(st.sampled_from(SHOWN[name]))
+    value = data.draw(NEAR | JSON)
+    damaged = {**control.files, "config.json": json.dumps({**config, key: value}).encode()}
+
+    found = assessed(control, controls.read(damaged))
+
+    same = type(value) is int and value == config[key]
+    assert (found.verdict == "compatible") == same, (key, value, found.findings)
+
+
+@pytest.mark.req("A9")
+@pytest.mark.parametrize("name", SHOWN)
+@settings(drawn, max_examples=80)
+@given(value=NEAR | JSON)
+def test_heads_that_do_not_divide_the_hidden_size_are_never_compatible(name: str, value: object) -> None:
+    control = CONTROLS[name]
+    config = {**json.loads(control.files["config.json"]), "num_attention_heads": value}
+    damaged = {**control.files, "config.json": json.dumps(config).encode()}
+
+    found = assessed(control, controls.read(damaged))
+
+    if type(value) is not int or value < 1 or config["hidden_size"] % value:
+        assert found.verdict == "blocked", found.findings
+
+
 @pytest.mark.req("A3")
 @settings(drawn, max_examples=250)
 @given(data=st.data())

@@ -35,15 +35,17 @@ PACKAGES = {
 }
 # As many parameters as the largest of these configurations promises.
 WHOLE = 1_400
-# Types whose names are known; of any other, one tensor must do.
-KNOWN = ("bert", "roberta", "llama")
 # Names and shapes of the encoder and of the writer below, as far as anybody looks at them.
 SKELETON: dict[str, tuple[int, ...]] = {
     "embeddings.word_embeddings.weight": (2, 8),
     **{f"encoder.layer.{number}.output.dense.bias": (1,) for number in range(2)},
+}
+_WRITER: dict[str, tuple[int, ...]] = {
     "model.embed_tokens.weight": (2, 8),
     **{f"model.layers.{number}.input_layernorm.weight": (1,) for number in range(3)},
 }
+# By type; of any other, one tensor must do.
+SKELETONS = {"bert": SKELETON, "roberta": SKELETON, "llama": _WRITER}
 ENCODER = {
     "model_type": "bert", "architectures": ["BertModel"], "hidden_size": 8, "num_attention_heads": 2,
     "num_hidden_layers": 2, "intermediate_size": 16, "max_position_embeddings": 512, "vocab_size": 2,
@@ -94,10 +96,11 @@ def doc(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
-def weights_bytes(elements: int = WHOLE, dtype: str = "F32", name: str = "w") -> bytes:
-    """A file of the skeleton's tensors and one more, `name`; `elements` in all."""
-    rest = elements - sum(prod(shape) for shape in SKELETON.values())
-    return safetensors({tensor: (dtype, shape) for tensor, shape in {**SKELETON, name: (rest,)}.items()})
+def weights_bytes(elements: int = WHOLE, kind: str = "bert") -> bytes:
+    """A file of the tensors of a type's skeleton and one more, `w`; `elements` in all."""
+    skeleton = SKELETONS.get(kind, {})
+    rest = elements - sum(prod(shape) for shape in skeleton.values())
+    return safetensors({tensor: ("F32", shape) for tensor, shape in {**skeleton, "w": (rest,)}.items()})
 
 
 def transformers_files(config: Mapping[str, Any] = ENCODER, /, **changes: bytes | None) -> dict[str, bytes]:
@@ -105,7 +108,7 @@ def transformers_files(config: Mapping[str, Any] = ENCODER, /, **changes: bytes 
     files = {
         "config.json": doc(config),
         "generation_config.json": doc({"eos_token_id": 0}),
-        "model.safetensors": weights_bytes() if config.get("model_type") in KNOWN else safetensors_bytes(WHOLE),
+        "model.safetensors": weights_bytes(kind=str(config.get("model_type"))),
         "tokenizer.json": TOKENIZER,
         "tokenizer_config.json": doc({"tokenizer_class": "BertTokenizer"}),
     }

@@ -95,6 +95,43 @@ def without_last_layer(arrays: Arrays) -> Arrays:
     return {name: array for name, array in arrays.items() if f"layer.{LAYERS - 1}." not in name}
 
 
+def with_further_layer(arrays: Arrays) -> Arrays:
+    """One layer more than config.json counts: the library leaves it out."""
+    last = f"layer.{LAYERS - 1}."
+    further = {name.replace(last, f"layer.{LAYERS}."): array for name, array in arrays.items() if last in name}
+    return {**arrays, **further}
+
+
+def with_head_of_a_task(arrays: Arrays) -> Arrays:
+    """A language model's head and the trunk under its prefix, as most published encoders have them."""
+    head: Arrays = {
+        "cls.predictions.bias": np.zeros(7, np.float32),
+        "cls.predictions.transform.dense.weight": np.zeros((HIDDEN, HIDDEN), np.float32),
+        "cls.predictions.decoder.weight": np.zeros((7, HIDDEN), np.float32),
+        "cls.seq_relationship.weight": np.zeros((2, HIDDEN), np.float32),
+    }
+    return {**known_prefix(arrays), **head}
+
+
+def with_computed_table(arrays: Arrays) -> Arrays:
+    """The table of positions that older versions of the library saved."""
+    return {**arrays, "embeddings.position_ids": np.arange(POSITIONS, dtype=np.int64)[None]}
+
+
+def with_stranger(arrays: Arrays) -> Arrays:
+    """A tensor of which nobody knows what it does."""
+    return {**arrays, "embeddings.gate.weight": np.ones((HIDDEN, HIDDEN), np.float32)}
+
+
+def old_names(arrays: Arrays) -> Arrays:
+    """The names of normalisations that the library translates."""
+    renamed = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    return {
+        next((name.replace(new, old) for new, old in renamed.items() if name.endswith(new)), name): array
+        for name, array in arrays.items()
+    }
+
+
 def without_pooler(arrays: Arrays) -> Arrays:
     """No pooler head, as in many published encoders; an embedding does not use it."""
     return {name: array for name, array in arrays.items() if not name.startswith("pooler.")}

@@ -96,7 +96,16 @@ async def test_normalisation_is_what_the_profile_says(factory: ChildFactory, mod
     assert (await output(factory, model, tmp_path, normalize=True)).norm == pytest.approx(1.0, abs=1e-5)
 
 
-@pytest.mark.parametrize("change", [tiny_models.known_prefix, tiny_models.without_pooler])
+@pytest.mark.parametrize(
+    "change",
+    [
+        tiny_models.known_prefix,
+        tiny_models.without_pooler,
+        tiny_models.with_head_of_a_task,
+        tiny_models.with_computed_table,
+        tiny_models.old_names,
+    ],
+)
 async def test_harmless_differences_of_names_pass(
     factory: ChildFactory, model: Path, tmp_path: Path, change: Callable[[tiny_models.Arrays], tiny_models.Arrays]
 ) -> None:
@@ -113,6 +122,38 @@ async def test_made_up_tensors_are_found_before_anything_is_run(
     story = await run(factory, tiny_models.change_weights(model, change), tmp_path)
     assert (story.failure.code, story.failure.stage) == ("INVALID_OUTPUT", "load")
     assert "are not in its files" in story.failure.message
+
+
+@pytest.mark.req("P9")
+@pytest.mark.parametrize(
+    ("change", "first"),
+    [
+        (tiny_models.with_further_layer, f"encoder.layer.{tiny_models.LAYERS}.attention.output.LayerNorm.bias"),
+        (tiny_models.with_stranger, "embeddings.gate.weight"),
+    ],
+)
+async def test_tensors_that_the_model_leaves_out_are_found_before_anything_is_run(
+    factory: ChildFactory,
+    model: Path,
+    tmp_path: Path,
+    change: Callable[[tiny_models.Arrays], tiny_models.Arrays],
+    first: str,
+) -> None:
+    """The library gives a finite unit vector without them."""
+    story = await run(factory, tiny_models.change_weights(model, change), tmp_path)
+    assert (story.failure.code, story.failure.stage) == ("INVALID_OUTPUT", "load")
+    assert f"are not used by the model, the first is {first}" in story.failure.message
+
+
+@pytest.mark.req("P9")
+@pytest.mark.parametrize("layers", [tiny_models.LAYERS - 1, -6, 0])
+async def test_a_config_of_fewer_layers_is_refused(
+    factory: ChildFactory, model: Path, tmp_path: Path, layers: int
+) -> None:
+    set_config(model, num_hidden_layers=layers)
+    story = await run(factory, model, tmp_path)
+    assert (story.failure.code, story.failure.stage) == ("INVALID_OUTPUT", "load")
+    assert "are not used by the model" in story.failure.message
 
 
 @pytest.mark.req("P13")
