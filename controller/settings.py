@@ -38,7 +38,7 @@ class ControllerSettings(Settings, frozen=True, kw_only=True):
         blob_keep_s: a payload that nobody touched for this long is removed.
         blob_sweep_s: how often such payloads are looked for.
         scan_deadline_s: a scan ends typed after this long, its wait in the queue and all its attempts together; a day is
-            enough for 1 TB from a slow disk, and each attempt goes on where the one before ended.
+            enough for 1 TB from a slow disk. Each attempt goes on where the one before ended, unless the scan is fresh.
         probe_queue_wait_s: how long a probe may wait in the queue, on top of its profile's budget for each attempt.
         request_timeout_s: bound of one request's handling.
         requests_per_endpoint: handlers of one endpoint that run at once; more wait their turn.
