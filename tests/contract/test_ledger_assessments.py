@@ -367,3 +367,19 @@ async def test_the_card_and_the_environment_are_those_of_the_node_that_is_assess
         assert here.environment_id == inventory().environment.digest()
         assert there.environment_id == said.environment.digest()
         assert here.fingerprint != there.fingerprint
+
+
+@pytest.mark.req("A1")
+async def test_a_list_says_of_each_what_weighs_and_leaves_the_snapshots_to_show(tmp_path: Path) -> None:
+    async with open_lab(tmp_path) as lab:
+        ready = await lab.ready()
+        await lab.profile(name="gpu", device="cuda", dtype="float16")
+        blocked = await lab.assess(ready.set_digest, "gpu")
+        listed = (await lab.call("assessments.list", api.AssessmentsRequest())).assessments
+        assert [(one.id, one.verdict) for one in listed] == [(blocked.id, "blocked"), (ready.id, "compatible")]
+        for short, whole in zip(listed, (blocked, ready), strict=True):
+            assert short.findings == tuple(one for one in whole.findings if one.severity != "note")
+            assert (short.facts, short.hardware, short.declared) == ({}, None, None)
+            assert (short.fingerprint, short.adapter_version) == (whole.fingerprint, "6.2.0")
+        assert [one.code for one in listed[0].findings] == ["NO_GPU"]
+        assert any(one.severity == "note" for one in ready.findings), "there is something to leave out"

@@ -11,9 +11,11 @@ from adapters.inspect.registry import inspect
 from adapters.inspect.subject import Inspection
 from tests.support.ledger import model_files, safetensors_bytes
 from tests.support.subjects import (
+    PIPELINE,
     adapter,
     blockers,
     codes,
+    doc,
     environment,
     gguf_bytes,
     only,
@@ -121,3 +123,85 @@ def test_the_weights_of_each_part_are_asked_for(part: str) -> None:
     cut = seen("diffusers", pipeline_files(**{path: safetensors_bytes()[:-1]}))
     assert "WEIGHTS_CORRUPT" in blockers(cut)
     assert only(cut, Code.WEIGHTS_CORRUPT).message.startswith(path)
+
+
+@pytest.mark.req("A16")
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"modules.json": b"[]"}, ["EMBEDDING_REPOSITORY"]),
+        ({"config_sentence_transformers.json": b"{}"}, []),
+        ({"config.json": doc({"architectures": ["BertModel"]})}, []),
+        ({"model_index.json": None, "config.json": doc({"architectures": ["BertModel"]})}, ["EMBEDDING_REPOSITORY"]),
+        ({"model_index.json": None, "1_Pooling/config.json": b"{}"}, ["EMBEDDING_REPOSITORY"]),
+        ({"model_index.json": None}, []),
+    ],
+)
+def test_a_folder_is_an_embedding_model_by_its_modules_or_by_what_stands_in_place_of_a_pipeline(
+    changes: dict[str, bytes | None], expected: list[str]
+) -> None:
+    found = blockers(seen("diffusers", pipeline_files(**changes)))
+    assert [code for code in found if code == "EMBEDDING_REPOSITORY"] == expected
+    assert ("NO_PIPELINE" in found) == ("model_index.json" in changes)
+
+
+@pytest.mark.req("A4", "A16")
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model_index.json": doc({**PIPELINE, "_class_name": ["pipe", "P"]})}, "a pipeline class of the folder's own"),
+        (
+            {"model_index.json": doc({**PIPELINE, "unet": ["mine", "M"]}), "unet/mine.py": b"import os\n"},
+            "unet is a class of the folder's own, mine.M",
+        ),
+    ],
+)
+def test_a_pipeline_that_brings_its_own_classes_is_blocked(changes: dict[str, bytes | None], words: str) -> None:
+    assert blockers(seen("diffusers", pipeline_files())) == []
+    found = only(seen("diffusers", pipeline_files(**changes)), Code.REMOTE_CODE_REQUIRED)
+    assert (found.severity, words in found.message) == ("blocker", True)
+
+
+@pytest.mark.req("A2")
+@pytest.mark.parametrize(
+    ("name", "files", "model_type"),
+    [
+        ("llama_cpp", {"m.gguf": gguf_bytes()}, "llama"),
+        ("llama_cpp", {"README.md": b"# none\n"}, None),
+        ("vllm", transformers_files(), "bert"),
+        ("diffusers", pipeline_files(), None),
+        ("custom", transformers_files(), None),
+    ],
+)
+def test_what_is_declared_names_the_type_that_the_files_name(
+    name: str, files: dict[str, bytes], model_type: str | None
+) -> None:
+    declared = seen(name, files).declared
+    assert declared is not None
+    assert (declared.adapter, declared.version, declared.model_type) == (name, "1.0", model_type)
+    assert declared.executable is False
+
+
+@pytest.mark.req("A8", "A15")
+def test_a_listed_architecture_is_no_finding_and_an_unlisted_one_is_named() -> None:
+    listed = environment(adapter("llama_cpp", model_types=("llama",)))
+    assert blockers(seen("llama_cpp", {"m.gguf": gguf_bytes()}, environment=listed)) == []
+    other = {"m.gguf": gguf_bytes({"general.architecture": "qwen2", "qwen2.pooling_type": 1})}
+    assert "qwen2" in only(seen("llama_cpp", other, environment=listed), Code.MODEL_TYPE_NOT_DECLARED).message
+    assert "MODEL_TYPE_NOT_DECLARED" not in codes(seen("llama_cpp", other))
+
+
+@pytest.mark.req("A3", "A15")
+def test_a_whole_variant_is_taken_before_one_that_lacks_a_part() -> None:
+    files = {"a-00001-of-00002.gguf": gguf_bytes(), "z.gguf": gguf_bytes(elements=64)}
+    found = seen("llama_cpp", files)
+    assert blockers(found) == []
+    assert found.estimate is not None
+    assert found.estimate.parts[0].size_bytes == len(files["z.gguf"])
+    assert only(found, Code.DUPLICATE_WEIGHTS).message.startswith("z.gguf is taken")
+
+
+@pytest.mark.req("A15")
+@pytest.mark.parametrize(("wanted", "expected"), [(512, []), (513, ["SEQUENCE_TOO_LONG"])])
+def test_the_length_that_a_gguf_was_made_for_is_the_last_that_fits(wanted: int, expected: list[str]) -> None:
+    assert blockers(seen("llama_cpp", {"m.gguf": gguf_bytes()}, {"max_sequence_length": wanted})) == expected
