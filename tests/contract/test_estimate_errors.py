@@ -222,6 +222,7 @@ async def test_the_error_is_of_the_transaction_that_completes_the_probe(tmp_path
         assert len(await kept(lab)) == 1, "a probe tells once"
 
 
+@pytest.mark.req("A11")
 @settings(deadline=None, derandomize=True, database=None)
 @given(st.integers(1, 2**62), st.integers(1, 2**62))
 def test_an_error_is_a_small_whole_number_with_the_right_sign(estimated: int, measured_bytes: int) -> None:

@@ -91,6 +91,7 @@ async def test_a_folder_that_does_not_equal_the_list_gives_no_set(
         assert (await lab.rows("SELECT count(*) AS n FROM set_expectations"))[0]["n"] == 0
 
 
+@pytest.mark.req("A3")
 async def test_a_mismatch_names_a_few_files_and_how_many_there_are(tmp_path: Path) -> None:
     async with open_lab(tmp_path) as lab:
         await lab.hello()
@@ -190,6 +191,7 @@ async def test_a_place_loses_the_set_that_a_mismatch_found_replaced(tmp_path: Pa
         )  # fmt: skip
 
 
+@pytest.mark.req("A3")
 @pytest.mark.parametrize(
     ("data", "words"),
     [
@@ -211,6 +213,7 @@ async def test_a_list_that_cannot_be_used_queues_nothing(tmp_path: Path, data: b
         assert await counts(lab) == before
 
 
+@pytest.mark.req("A3", "G4")
 @pytest.mark.parametrize(
     "fields", [{"kind": "openssf_signature"}, {"key": "a-key"}, {"kind": "openssf_signature", "key": "\x1b"}]
 )
@@ -221,6 +224,7 @@ async def test_a_key_and_a_signature_belong_together(tmp_path: Path, fields: dic
         await refused(lab.call("artifacts.scan", request_of(blob, **fields)), ErrorCode.INVALID_ARGUMENT)
 
 
+@pytest.mark.req("A3")
 async def test_a_list_that_was_never_sent_is_refused_and_another_users_is_not_found(tmp_path: Path) -> None:
     async with open_lab(tmp_path) as lab:
         await lab.hello()
@@ -244,6 +248,7 @@ async def test_one_list_that_is_sent_twice_at_one_moment_serves_both_scans(tmp_p
         await refused(lab.call("artifacts.scan", request_of(first), user="bob"), ErrorCode.BLOB_REFUSED)
 
 
+@pytest.mark.req("A3")
 async def test_a_list_is_gone_when_it_was_used_and_a_repeated_request_needs_it_no_more(tmp_path: Path) -> None:
     async with open_lab(tmp_path) as lab:
         await lab.hello()

@@ -205,3 +205,28 @@ def test_a_whole_variant_is_taken_before_one_that_lacks_a_part() -> None:
 @pytest.mark.parametrize(("wanted", "expected"), [(512, []), (513, ["SEQUENCE_TOO_LONG"])])
 def test_the_length_that_a_gguf_was_made_for_is_the_last_that_fits(wanted: int, expected: list[str]) -> None:
     assert blockers(seen("llama_cpp", {"m.gguf": gguf_bytes()}, {"max_sequence_length": wanted})) == expected
+
+
+@pytest.mark.req("A3", "A15")
+def test_the_parts_of_one_split_model_complete_no_other() -> None:
+    whole = {f"a-0000{number}-of-00002.gguf": gguf_bytes() for number in (1, 2)}
+    assert blockers(seen("llama_cpp", whole)) == []
+    for other in ("b-00001-of-00002.gguf", "a-00001-of-00003.gguf"):
+        alone = {other: gguf_bytes(), "a-00002-of-00002.gguf": gguf_bytes()}
+        lacks = only(seen("llama_cpp", alone), Code.GGUF_SPLIT_INCOMPLETE)
+        assert lacks.severity == "blocker"
+
+
+@pytest.mark.req("A10", "A15")
+@pytest.mark.parametrize(("file_type", "words"), [(15, "the set has Q4_K_M"), (None, "the set has of no named type")])
+def test_the_types_that_a_set_has_are_named_beside_the_one_that_is_asked_for(file_type: int | None, words: str) -> None:
+    found = seen("llama_cpp", {"m.gguf": gguf_bytes(file_type=file_type)}, {"quantization": "Q8_0"})
+    assert words in only(found, Code.QUANTIZATION_NOT_EVIDENCED).message
+
+
+@pytest.mark.req("A15")
+def test_what_lies_there_in_place_of_a_gguf_is_named_if_there_is_anything() -> None:
+    nothing = only(seen("llama_cpp", {"README.md": b"# none\n"}), Code.NO_GGUF_ARTIFACT_VARIANT).message
+    assert nothing == "the set has no readable GGUF model"
+    instead = only(seen("llama_cpp", transformers_files()), Code.NO_GGUF_ARTIFACT_VARIANT).message
+    assert instead == "the set has no readable GGUF model; it has safetensors, which llama.cpp does not load"

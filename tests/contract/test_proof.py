@@ -173,6 +173,7 @@ async def test_a_proof_stands_beside_a_verdict_that_makes_no_claim(tmp_path: Pat
         assert after.proof.probe_id == probe_id
 
 
+@pytest.mark.req("A2")
 async def test_a_proof_without_evidence_says_that_nothing_is_known(tmp_path: Path) -> None:
     async with open_lab(tmp_path) as lab:
         assessment = await lab.ready()

@@ -74,6 +74,7 @@ async def test_bytes_that_are_quarantined_are_so_in_every_set_that_has_them(tmp_
         assert ("quarantined", "user:alice") in await whats(lab, second)
 
 
+@pytest.mark.req("A4")
 async def test_bytes_that_are_quarantined_already_keep_their_first_reason(tmp_path: Path) -> None:
     async with open_lab(tmp_path) as lab:
         await lab.hello()
@@ -85,6 +86,7 @@ async def test_bytes_that_are_quarantined_already_keep_their_first_reason(tmp_pa
         assert await counts(lab) == before
 
 
+@pytest.mark.req("A4")
 async def test_a_member_that_is_not_there_and_a_missing_reason_are_refused(tmp_path: Path) -> None:
     async with open_lab(tmp_path) as lab:
         await lab.hello()
@@ -110,6 +112,7 @@ async def test_a_pickle_that_would_run_code_is_quarantined_when_it_is_recorded(t
         assert (await shown(lab, digest)).quarantined == (made,), "another scan changes nothing"
 
 
+@pytest.mark.req("A4")
 @pytest.mark.parametrize("verdict", ["tensors", "plain", "unreadable"])
 async def test_another_pickle_is_not_quarantined(tmp_path: Path, verdict: Verdict) -> None:
     async with open_lab(tmp_path) as lab:
@@ -117,6 +120,7 @@ async def test_another_pickle_is_not_quarantined(tmp_path: Path, verdict: Verdic
         assert (await shown(lab, await scan_with_pickle(lab, verdict))).quarantined == ()
 
 
+@pytest.mark.req("A4")
 async def test_a_set_that_was_recorded_before_its_pickles_were_read_is_judged_at_the_next_scan(tmp_path: Path) -> None:
     async with open_lab(tmp_path) as lab:
         await lab.hello()
@@ -126,6 +130,7 @@ async def test_a_set_that_was_recorded_before_its_pickles_were_read_is_judged_at
         assert "posix.system" in made.reason, "the reason names an import where the verdict's words do not"
 
 
+@pytest.mark.req("A4")
 async def test_facts_about_a_member_that_is_none_quarantine_nothing(tmp_path: Path) -> None:
     async with open_lab(tmp_path) as lab:
         await lab.hello()
@@ -191,6 +196,7 @@ async def test_a_quarantine_makes_what_rests_on_the_set_stale_at_once(tmp_path: 
         await refused(lab.queue(assessment.id), ErrorCode.ASSESSMENT_STALE)
 
 
+@pytest.mark.req("A4")
 @pytest.mark.parametrize("sql", ["UPDATE quarantines SET reason = 'better'", "DELETE FROM quarantines"])
 async def test_a_quarantine_is_never_rewritten(tmp_path: Path, sql: str) -> None:
     async with open_lab(tmp_path) as lab:
@@ -200,6 +206,7 @@ async def test_a_quarantine_is_never_rewritten(tmp_path: Path, sql: str) -> None
             await lab.store.write(lambda tx: tx._connection.execute(sql))
 
 
+@pytest.mark.req("A4")
 async def test_a_path_that_looks_like_a_digest_is_not_taken_for_a_member(tmp_path: Path) -> None:
     """The search for sets reads manifests as text: what a path says must not count."""
     async with open_lab(tmp_path) as lab:

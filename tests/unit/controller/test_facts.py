@@ -137,6 +137,7 @@ def test_each_part_of_what_the_scan_read_is_a_fact() -> None:
     assert sentence.startswith("set documents changed from 1 (sha256:")
 
 
+@pytest.mark.req("A18")
 def test_evidence_of_an_older_ledger_is_read_and_what_is_none_is_refused() -> None:
     old = facts.evidence_facts('{"documents":{},"weights":[],"notes":[]}')
     assert old["scan rules"] == "scan.1"
@@ -164,6 +165,7 @@ def test_the_order_of_cards_and_of_what_is_declared_does_not_count() -> None:
     assert changes(one, other)[0].startswith("environment changed from sha256:"), "its identity is another one"
 
 
+@pytest.mark.req("A18")
 def test_two_cards_of_one_name_are_both_counted() -> None:
     twins = (card(name="A"), card(name="B"))
     assert changes(made(**stands_on(gpus=(card(name="A"),))), made(**stands_on(gpus=twins))) != ()
@@ -176,17 +178,20 @@ def test_facts_made_by_other_rules_are_stale_for_that_reason_alone() -> None:
     assert changes({**now, RULES_FACT: "3"}, made()) == ("fingerprint rules changed from 3 to 2",)
 
 
+@pytest.mark.req("A18")
 def test_facts_that_only_one_side_knows_are_named_too() -> None:
     assert changes({"a": "1"}, {"b": "2"}) == ("a changed from 1 to absent", "b changed from absent to 2")
     assert changes({"a": "absent"}, {}) == ("a changed from absent to absent",), "a fact and no fact are two things"
 
 
+@pytest.mark.req("A18")
 def test_a_folder_called_none_is_a_place() -> None:
     there = facts.place_fact(msgspec.structs.replace(PLACE, path="none"))
     assert there != facts.place_fact(None)
     assert (facts.path_of(there), facts.path_of("none"), facts.path_of("a/b")) == ("none", None, "a/b")
 
 
+@pytest.mark.req("A18")
 def test_a_node_without_inventory_has_no_facts() -> None:
     with pytest.raises(ModelForgeError) as caught:
         made(inventory=None)
@@ -250,6 +255,7 @@ def test_any_single_fact_that_changes_is_named_and_no_other(data: st.DataObject)
     assert sentence.startswith(f"{name} changed from ")
 
 
+@pytest.mark.req("A18")
 @drawn
 @given(st.text(max_size=600), st.text(max_size=600))
 def test_two_texts_never_become_one_fact(one: str, other: str) -> None:
