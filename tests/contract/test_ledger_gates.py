@@ -18,7 +18,7 @@ from controller.gates import probes as probe_gate
 from controller.gates import quarantine as quarantine_gate
 from controller.store.tx import Tx
 from tests.support.gates import counts, refused
-from tests.support.ledger import Lab, model_files, open_lab
+from tests.support.ledger import WHOLE_RUN, Lab, model_files, open_lab
 
 EVERY: tuple[Purpose, ...] = ("lab_execution", "pickle", "production")
 
@@ -199,3 +199,37 @@ async def test_a_claim_of_a_probe_that_nobody_knows_is_refused(tmp_path: Path) -
             with pytest.raises(ModelForgeError) as caught:
                 await lab.store.write(partial(probe_gate.still_allowed, probe_id=unknown))
             assert caught.value.code is ErrorCode.UNKNOWN_ID
+
+
+@pytest.mark.req("G1")
+async def test_the_trail_says_of_a_candidate_which_gates_it_passed(tmp_path: Path) -> None:
+    async with open_lab(tmp_path) as lab:
+        assessment = await lab.ready()
+        probe = await lab.queue(assessment.id)
+        await lab.run(probe.id, *WHOLE_RUN)
+        [candidate] = (await lab.call("candidates.list", api.Page())).candidates
+        [(what, actor, detail)] = await trail(lab, candidate.id)
+        assert (what, actor) == ("lab-ready", "controller")
+        assert detail == {
+            "probe": probe.id,
+            "set": assessment.set_digest,
+            "profile": assessment.profile_id,
+            "node": assessment.node,
+            "fingerprint": assessment.fingerprint,
+        }
+
+
+@pytest.mark.req("A4")
+async def test_equal_bytes_under_two_names_are_quarantined_once_under_the_first(tmp_path: Path) -> None:
+    evil = b"cos\nsystem\n(S'true'\ntR."
+    async with open_lab(tmp_path) as lab:
+        await lab.hello()
+        digest = await lab.scan(model_files(**{"b/x.pkl": evil, "a/x.pkl": evil}))
+        [made] = (await lab.call("artifacts.show", api.ById(id=digest))).quarantined
+        assert (made.sha256, made.path, made.quarantined_by) == (sha256_hex(evil), "a/x.pkl", "controller")
+        [(what, actor, detail)] = await trail(lab, made.id)
+        assert (what, actor) == ("added", "controller")
+        assert detail == {"set": digest, "sha256": made.sha256, "path": "a/x.pkl", "reason": made.reason}
+        again = await lab.scan(model_files(**{"c/x.pkl": evil}), "other")
+        assert (await lab.call("artifacts.show", api.ById(id=again))).quarantined == (made,)
+        assert len(await lab.rows("SELECT id FROM quarantines")) == 1
