@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bus.digest import sha256_hex
 from bus.errors import ErrorCode, ModelForgeError
 from bus.messages import api
 from bus.messages.artifacts import Quarantine
+from bus.messages.evidence import MemorySource, MemorySummary
 from bus.messages.gates import Approval, Purpose
 from bus.subjects import Caller
 from controller.gates import approvals as approval_gate
@@ -18,7 +20,8 @@ from controller.gates import probes as probe_gate
 from controller.gates import quarantine as quarantine_gate
 from controller.store.tx import Tx
 from tests.support.gates import counts, refused
-from tests.support.ledger import WHOLE_RUN, Lab, model_files, open_lab
+from tests.support.ledger import WHOLE_RUN, Lab, inventory, model_files, open_lab, with_adapter
+from tests.support.proven import proven_evidence
 
 EVERY: tuple[Purpose, ...] = ("lab_execution", "pickle", "production")
 
@@ -233,3 +236,24 @@ async def test_equal_bytes_under_two_names_are_quarantined_once_under_the_first(
         again = await lab.scan(model_files(**{"c/x.pkl": evil}), "other")
         assert (await lab.call("artifacts.show", api.ById(id=again))).quarantined == (made,)
         assert len(await lab.rows("SELECT id FROM quarantines")) == 1
+
+
+@pytest.mark.req("A11", "A17")
+async def test_a_measurement_without_an_estimate_is_no_error_of_one(tmp_path: Path) -> None:
+    """Of a custom runner nothing is estimated: its probe completes, and nothing is compared."""
+    memory = MemorySummary(source=MemorySource.PROCESS_RSS, peak_bytes=600_000_000)
+    async with open_lab(tmp_path) as lab:
+        await lab.hello(with_adapter(inventory(), name="custom", version="1.0"))
+        digest = await lab.scan()
+        await lab.profile(adapter="custom")
+        await lab.approve(digest)
+        assessment = await lab.assess(digest)
+        assert (assessment.verdict, assessment.estimate) == ("requires_probe", None)
+        probe = await lab.queue(assessment.id)
+        await lab.run(probe.id, *WHOLE_RUN, evidence=msgspec.structs.replace(proven_evidence(), memory=memory))
+        assert (await counts(lab))["candidates"] == 1
+        assert await lab.rows("SELECT * FROM estimate_errors") == []
+        shown = await lab.call("assessments.show", api.ById(id=assessment.id))
+        assert (shown.verdict, shown.estimate) == ("requires_probe", None), "what was measured becomes no estimate"
+        assert shown.proof is not None
+        assert (shown.proof.kind, shown.proof.memory_bytes) == ("measured", 600_000_000)
