@@ -132,6 +132,11 @@ def old_names(arrays: Arrays) -> Arrays:
     }
 
 
+def old_names_and_a_head(arrays: Arrays) -> Arrays:
+    """Both: what the library reports holds the head too."""
+    return with_head_of_a_task(old_names(arrays))
+
+
 def without_pooler(arrays: Arrays) -> Arrays:
     """No pooler head, as in many published encoders; an embedding does not use it."""
     return {name: array for name, array in arrays.items() if not name.startswith("pooler.")}

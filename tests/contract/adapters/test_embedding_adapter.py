@@ -104,6 +104,7 @@ async def test_normalisation_is_what_the_profile_says(factory: ChildFactory, mod
         tiny_models.with_head_of_a_task,
         tiny_models.with_computed_table,
         tiny_models.old_names,
+        tiny_models.old_names_and_a_head,
     ],
 )
 async def test_harmless_differences_of_names_pass(
