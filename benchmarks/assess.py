@@ -9,6 +9,7 @@ the very requests that the row is made of.
 from __future__ import annotations
 
 import json
+import math
 import struct
 import sys
 import time
@@ -28,6 +29,7 @@ from tests.support.ledger import model_files, open_lab, scanned
 
 FILES: Final = 10_000
 SHARDS: Final = 500
+WORDS: Final = "embeddings.word_embeddings.weight"
 DOCUMENTS: Final = 1_000
 # One round is the mean of so many.
 REPEATS: Final = 10
@@ -39,9 +41,11 @@ def large_set() -> dict[str, bytes]:
     files = model_files(**{"model.safetensors": None})
     places: dict[str, str] = {}
     for number in range(1, SHARDS + 1):
-        shard, tensor = f"model-{number:05}-of-{SHARDS:05}.safetensors", f"layer.{number}.weight"
+        shard, tensor = f"model-{number:05}-of-{SHARDS:05}.safetensors", f"encoder.layer.0.{number}.weight"
         places[tensor] = shard
         files[shard] = one_tensor(tensor)
+    # The table of words, as the model's configuration has it.
+    files[shard], places[WORDS] = one_tensor(WORDS, 2, 4), places.pop(tensor)
     files["model.safetensors.index.json"] = json.dumps({"metadata": {}, "weight_map": places}).encode()
     for number in range(DOCUMENTS):
         files[f"documents/{number:05}.json"] = json.dumps({"number": number, "words": ["a", "b"]}).encode()
@@ -50,10 +54,11 @@ def large_set() -> dict[str, bytes]:
     return files
 
 
-def one_tensor(name: str) -> bytes:
-    """A Safetensors file of one float."""
-    header = json.dumps({name: {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
-    return struct.pack("<Q", len(header)) + header + bytes(4)
+def one_tensor(name: str, *shape: int) -> bytes:
+    """A Safetensors file of one tensor of floats."""
+    size = 4 * math.prod(shape)
+    header = json.dumps({name: {"dtype": "F32", "shape": shape, "data_offsets": [0, size]}}).encode()
+    return struct.pack("<Q", len(header)) + header + bytes(size)
 
 
 class Clock:
