@@ -9,6 +9,7 @@ import pytest
 from adapters.inspect.codes import FindingCode as Code
 from adapters.inspect.registry import inspect
 from adapters.inspect.subject import Inspection
+from controller.facts import changes
 from tests.support.ledger import model_files, safetensors_bytes
 from tests.support.subjects import (
     PIPELINE,
@@ -230,3 +231,30 @@ def test_what_lies_there_in_place_of_a_gguf_is_named_if_there_is_anything() -> N
     assert nothing == "the set has no readable GGUF model"
     instead = only(seen("llama_cpp", transformers_files()), Code.NO_GGUF_ARTIFACT_VARIANT).message
     assert instead == "the set has no readable GGUF model; it has safetensors, which llama.cpp does not load"
+
+
+@pytest.mark.req("A16")
+def test_a_part_without_a_folder_is_told_apart_from_one_without_its_files() -> None:
+    files = {path: data for path, data in pipeline_files().items() if not path.startswith("scheduler/")}
+    message = only(seen("diffusers", files), Code.PIPELINE_COMPONENT_MISSING).message
+    assert message == "the set has no folder scheduler for PNDMScheduler"
+
+
+@pytest.mark.req("A2", "A8")
+@pytest.mark.parametrize("name", sorted(FOLDERS))
+def test_every_inspector_blocks_where_the_node_declares_no_such_adapter(name: str) -> None:
+    found = seen(name, FOLDERS[name], environment=environment(adapter("nobody")))
+    assert "ADAPTER_NOT_DECLARED" in blockers(found)
+    assert found.declared is None
+
+
+@pytest.mark.req("A18")
+def test_a_set_that_moved_to_a_place_that_is_corrupt_says_both() -> None:
+    def at(path: str, state: str) -> dict[str, str]:
+        return {"fingerprint rules": "2", "set location": path, "set integrity": state}
+
+    assert changes(at("a", "verified"), at("b", "corrupt: x")) == (
+        "set location changed from a to b",
+        "set integrity changed from verified to corrupt: x",
+    )
+    assert changes(at("a", "verified"), at("none", "none")) == ("set location changed from a to none",)
