@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from adapters.formats.cleaning import MAX_CHARS, clean_pickle, clean_weights
 from adapters.formats.documents import MAX_DOCUMENT_BYTES, MAX_KEPT_ITEMS, DocumentProblem, is_cut, parse_json, pruned
-from adapters.formats.pickles import pickle_facts
+from adapters.formats.pickle_packed import packed_by
+from adapters.formats.pickles import hides_pickle, pickle_facts
 from adapters.formats.shards import MAX_SHARDS, ShardBook, is_index, reduced_index, weight_map
 from adapters.formats.sniff import sniff_file
 from adapters.formats.tokenizers import MAX_TOKENIZER_BYTES, reduced_tokenizer
@@ -68,7 +69,17 @@ LEFT_OUT: Final = "left_out"
 PICKLE_LEFT_OUT: Final = "pickle_left_out"
 PROBLEMS: Final = frozenset({UNREADABLE, CUT, TOO_LARGE, LEFT_OUT, PICKLE_LEFT_OUT})
 # Looked into for pickles whatever they are called. A zip without one, or an array of numbers, gives none.
-_MAY_HOLD_PICKLES: Final = PICKLES | {FileFormat.ZIP, FileFormat.NUMPY}
+_MAY_HOLD_PICKLES: Final = PICKLES | {FileFormat.ZIP, FileFormat.NUMPY, FileFormat.TAR}
+_TEXTS: Final = frozenset(
+    {
+        FileFormat.HTML,
+        FileFormat.JSON,
+        FileFormat.LFS_POINTER,
+        FileFormat.PYTHON,
+        FileFormat.SCRIPT,
+        FileFormat.TEXT,
+    }
+)
 # Loaders of these names unpack what is compressed, so that what cannot be read is a finding too.
 _ALWAYS_PICKLE: Final = frozenset({".pkl", ".pickle", ".joblib", ".dill"})
 
@@ -109,7 +120,9 @@ class EvidenceCollector:
         Raises:
             OSError: when the file cannot be read.
         """
-        found, _ = sniff_file(file, size_bytes)
+        found, head = sniff_file(file, size_bytes)
+        if found not in _MAY_HOLD_PICKLES and self._hides_pickle(path, file, size_bytes, found):
+            found = FileFormat.PICKLE
         if self._formats_kept.takes(len(path.encode("utf-8", "replace")) + len(found) + 6):
             self._formats[path] = found.value
         else:
@@ -119,7 +132,13 @@ class EvidenceCollector:
             self._add_document(path, file, size_bytes, found)
         else:
             self._add_weights(path, file, size_bytes, found)
-        self._add_pickles(path, file, size_bytes, found)
+        self._add_pickles(path, file, size_bytes, found, packed=packed_by(head) is not None)
+
+    def _hides_pickle(self, path: str, file: BinaryIO, size_bytes: int, found: FileFormat) -> bool:
+        """Is it what an unpickler follows to an import, behind more than the bytes that its format was told by?"""
+        hides = hides_pickle(file, size_bytes, text=found in _TEXTS and suffix_of(path) not in PICKLE_SUFFIXES)
+        file.seek(0)
+        return hides
 
     def result(self) -> SetEvidence:
         """The evidence of all members so far."""
@@ -157,7 +176,9 @@ class EvidenceCollector:
             return
         if not is_index(name):
             if is_cut(document):
-                self._problem(path, CUT, f"{path}: not all of it was kept, an object in it has too many or unclean keys")
+                self._problem(
+                    path, CUT, f"{path}: not all of it was kept, an object in it has too many or unclean keys"
+                )
             self._keep_document(path, pruned(document))
         elif self._keep_document(path, reduced_index(document), _MISMATCH_BYTES):
             mapped = weight_map(document)
@@ -183,15 +204,16 @@ class EvidenceCollector:
         if facts.format == "safetensors" and facts.problem is None and not self._shards.add_shard(path, names):
             self._note(f"{path}: not compared with an index, the set holds too many tensors")
 
-    def _add_pickles(self, path: str, file: BinaryIO, size_bytes: int, found: FileFormat) -> None:
+    def _add_pickles(self, path: str, file: BinaryIO, size_bytes: int, found: FileFormat, *, packed: bool) -> None:
         suffix = suffix_of(path)
-        if found not in _MAY_HOLD_PICKLES and (suffix not in PICKLE_SUFFIXES or found is FileFormat.EMPTY):
+        asked = found in _MAY_HOLD_PICKLES or packed
+        if not asked and (suffix not in PICKLE_SUFFIXES or found is FileFormat.EMPTY):
             return
         file.seek(0)
         facts = pickle_facts(path, file, size_bytes)
-        if found not in _MAY_HOLD_PICKLES and suffix not in _ALWAYS_PICKLE:
-            # Its bytes say something else: only what can be read as a pickle after all counts as one.
-            facts = tuple(one for one in facts if one.verdict != "unreadable")
+        if not asked and suffix not in _ALWAYS_PICKLE:
+            # It hides no pickle: no unpickler gets to an import of anything that there can be. It is another format.
+            facts = tuple(one for one in facts if one.verdict not in {"unreadable", "code"})
         if not facts:
             return
         opinions: tuple[Opinion, ...] = ()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from adapters.formats.pickle_names import WORDS
-from adapters.formats.pickle_source import Unreadable
+from adapters.formats.pickle_source import Exhausted
 from adapters.formats.pickle_values import OTHER, Name
 
 MAX_INSTRUCTIONS: Final = 2_000_000
 MAX_READ_BYTES: Final = 512 * 1024 * 1024
 MAX_IMPORTS: Final = 256
 _MAX_NAME_CHARS: Final = 200
+# Wider than an identifier: a module is a file's name. A line of prose is none.
+_IMPORTABLE: Final = re.compile(r"[\w.-]+")
 _MAX_KEPT_CHARS: Final = 4 * 1024 * 1024
 
 
@@ -32,21 +35,21 @@ class Budget:
         """One instruction.
 
         Raises:
-            Unreadable: there were too many.
+            Exhausted: there were too many.
         """
         self.instructions -= 1
         if self.instructions < 0:
-            raise Unreadable(f"it has more than {MAX_INSTRUCTIONS} instructions")
+            raise Exhausted(f"it has more than {MAX_INSTRUCTIONS} instructions")
 
     def reads(self, size: int) -> None:
         """`size` bytes of the file; what is passed over does not count.
 
         Raises:
-            Unreadable: there were too many.
+            Exhausted: there were too many.
         """
         self.read_bytes -= size
         if self.read_bytes < 0:
-            raise Unreadable(f"more than {MAX_READ_BYTES} bytes of it are instructions and short values")
+            raise Exhausted(f"more than {MAX_READ_BYTES} bytes of it are instructions and short values")
 
     def text(self, text: str) -> Any:
         """`text` as it is kept: exactly when it may be part of a name and there is room."""
@@ -65,6 +68,9 @@ class Findings:
         code: the first thing that is on no list.
         imports: each dotted name once, in the order in which they appear.
         tensors: was a name imported that has to do with tensors?
+        imported: was a name imported that is on no list and that can be one?
+        numbered: was a name imported by its number, which few processes have given out?
+        parted: did two unpicklers part ways, so that one of them may read other instructions?
         called: was anything called, or any object filled?
     """
 
@@ -72,6 +78,9 @@ class Findings:
         self.code: str | None = None
         self.imports: dict[str, None] = {}
         self.tensors = False
+        self.imported = False
+        self.numbered = False
+        self.parted = False
         self.called = False
 
     def refuse(self, reason: str | None) -> None:
@@ -84,6 +93,7 @@ class Findings:
         if len(self.imports) < MAX_IMPORTS:
             self.imports[name.dotted] = None
         if name.allowed is None:
+            self.imported |= all(_IMPORTABLE.fullmatch(part) for part in name.key)
             self.refuse(f"it imports {name.dotted}")
         else:
             self.tensors |= name.allowed.tensors

@@ -9,11 +9,15 @@ from __future__ import annotations
 import io
 import pickletools
 import re
-from typing import Final
+from typing import Any, Final
+
+from adapters.formats.pickle_opcodes import READS
+from adapters.formats.pickle_source import CUT_SHORT, Source, Unreadable
 
 PROTO: Final = 0x80
 _HIGHEST_PROTOCOL: Final = 5
 _PROTO_BYTES: Final = 2
+_BY_CODE: Final = {ord(op.code): op for op in pickletools.opcodes}
 _OPCODES: Final = frozenset(ord(op.code) for op in pickletools.opcodes)
 # What can stand first: it needs nothing on the stack.
 _FIRST: Final = frozenset(ord(op.code) for op in pickletools.opcodes if not op.stack_before)
@@ -35,26 +39,30 @@ def is_pickle(head: bytes, size_bytes: int) -> bool:
 
 def runs(head: bytes, size_bytes: int) -> bool:
     """Whether an unpickler would follow `head` to a call, to its end, or to the end of the bytes at hand."""
-    stream = io.BytesIO(head)
+    source = Source(io.BytesIO(head), len(head))
     stack: list[object] = []
     seen: set[str] = set()
     count = 0
     try:
-        for op, argument, _ in pickletools.genops(stream):
-            if not _apply(op, stack) or (op.name in ("GLOBAL", "INST") and not _NAME.match(str(argument))):
+        while True:
+            op = _BY_CODE.get(source.instruction())
+            if op is None or not _apply(op, stack):
+                return False
+            read = READS.get(op.name)
+            argument: Any = None if read is None else read(source)
+            if op.name in ("GLOBAL", "INST") and not _NAME.match(" ".join(argument)):
                 return False
             count += 1
             seen.add(op.name)
             if op.name in _CALLS and seen & _IMPORTS:
                 return True
             if op.name == "STOP":
-                return stream.tell() == size_bytes and count >= _MIN_OPCODES and bool(seen & (_STRUCTURE | _IMPORTS))
-    except (ValueError, UnicodeDecodeError, OverflowError):
-        # An argument that goes on behind the head is as good as none; anything else is no opcode.
-        return (
-            stream.tell() == len(head) < size_bytes and count >= _MIN_OPCODES and bool(seen & (_STRUCTURE | _IMPORTS))
-        )
-    return False
+                whole = not source.left and len(head) == size_bytes
+                return whole and count >= _MIN_OPCODES and bool(seen & (_STRUCTURE | _IMPORTS))
+    except Unreadable as problem:
+        # An argument that goes on behind the head is as good as none; anything else ends every unpickler.
+        cut = str(problem) in CUT_SHORT and len(head) < size_bytes
+        return cut and count >= _MIN_OPCODES and bool(seen & (_STRUCTURE | _IMPORTS))
 
 
 def _apply(op: pickletools.OpcodeInfo, stack: list[object]) -> bool:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import pickletools
 from collections.abc import Callable
-from typing import IO, Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final
 
+from adapters.formats import pickle_opcodes as op
 from adapters.formats.pickle_findings import Budget, Findings
 from adapters.formats.pickle_names import JOBLIB_ARRAY
-from adapters.formats.pickle_source import Source, Unreadable
+from adapters.formats.pickle_source import Exhausted, Source, Unreadable
 from adapters.formats.pickle_values import (
     MAX_TUPLE,
     OTHER,
@@ -26,7 +27,6 @@ from adapters.formats.pickle_values import (
     problem_of_persistent_id,
 )
 
-MAX_MEMO: Final = 1_000_000
 MAX_MARKS: Final = 10_000
 _MAX_INT_BITS: Final = 128
 _NEWEST_PROTOCOL: Final = 5
@@ -43,6 +43,8 @@ class Machine:
         self._below: list[list[Any]] = []
         self._memo: dict[int, Any] = {}
         self._follows_tables = False
+        # How much is left where the last frame ends; below nothing for none.
+        self._edge = -1
 
     def run(self) -> Any:
         """Read to the STOP; gives what the stream stands for.
@@ -52,16 +54,32 @@ class Machine:
         """
         source = self._source
         spend = self._budget.spend
-        source.begin()
-        for opcode, argument, _position in pickletools.genops(cast("IO[bytes]", source)):
+        while True:
+            read, step = _TABLE[source.instruction()]
             spend()
-            step = self._steps.get(opcode.name)
-            if step is None:
-                self._findings.refuse(f"it uses the instruction {opcode.name}")
-                raise Unreadable(f"the instruction {opcode.name} is not followed")
-            step(self, OTHER if source.skipped else argument)
-            source.begin()
-        return self._pop()
+            if read is None:
+                step(self, None)
+            else:
+                before = source.left
+                try:
+                    argument = read(source)
+                finally:
+                    if source.left < self._edge < before:
+                        self._part_ways()
+                step(self, argument)
+            if step is Machine._stop:
+                if source.left > self._edge >= 0:
+                    self._part_ways()
+                return self._pop()
+
+    def _part_ways(self) -> None:
+        """The frame ends inside an instruction, or behind the STOP.
+
+        Of a file without `peek`, C's unpickler has lost what was left of the frame by then: it reads other instructions
+        than it reads of a file with `peek`, and than are followed here.
+        """
+        self._findings.parted = True
+        self._edge = -1
 
     # The stack.
 
@@ -87,7 +105,7 @@ class Machine:
 
     def _mark(self, _argument: Any) -> None:
         if len(self._below) >= MAX_MARKS:
-            raise Unreadable(f"it has more than {MAX_MARKS} marks at once")
+            raise Exhausted(f"it has more than {MAX_MARKS} marks at once")
         self._below.append(self._stack)
         self._stack = []
 
@@ -110,8 +128,7 @@ class Machine:
         self._push(argument if known else OTHER)
 
     def _text(self, argument: Any) -> None:
-        known = isinstance(argument, str) and not self._source.altered
-        self._push(self._budget.text(argument) if known else OTHER)
+        self._push(self._budget.text(argument) if isinstance(argument, str) else OTHER)
 
     def _other(self, _argument: Any) -> None:
         self._push(OTHER)
@@ -178,6 +195,7 @@ class Machine:
 
     def _filled(self, target: Any) -> None:
         if isinstance(target, Name):
+            self._findings.called = True
             self._findings.refuse(f"it changes {target.dotted} itself")
 
     # The memo.
@@ -186,7 +204,7 @@ class Machine:
         self._put(len(self._memo))
 
     def _put(self, index: Any) -> None:
-        if not isinstance(index, int) or not 0 <= index < MAX_MEMO:
+        if index < 0:
             raise Unreadable("it uses an impossible place of the memo")
         self._memo[index] = self._top()
 
@@ -202,26 +220,22 @@ class Machine:
         self._follows_tables |= name.key == JOBLIB_ARRAY
         return name
 
-    def _global(self, _argument: Any) -> None:
-        self._push(self._import(self._named_in_lines()))
-
-    def _named_in_lines(self) -> Name:
-        """The two lines as an unpickler reads them: UTF-8, nothing undone."""
-        try:
-            module, name = (line[:-1].decode() for line in self._source.lines)
-        except UnicodeDecodeError as error:
-            raise Unreadable("the name of an import is not UTF-8") from error
-        return Name(module, name)
+    def _global(self, named: tuple[str, str]) -> None:
+        self._push(self._import(Name(*named)))
 
     def _stack_global(self, _argument: Any) -> None:
         name, module = self._pop(), self._pop()
         if isinstance(name, str) and isinstance(module, str):
             self._push(self._import(Name(module, name)))
+        elif any(value is None or isinstance(value, int | tuple | Name | Table) for value in (name, module)):
+            raise Unreadable("the name of an import is no text")
         else:
+            self._findings.imported = True
             self._findings.refuse("it imports a name that cannot be told before it runs")
             self._push(OTHER)
 
     def _extension(self, _argument: Any) -> None:
+        self._findings.numbered = True
         self._findings.refuse("it imports a name by its number in the extension registry")
         self._push(OTHER)
 
@@ -235,8 +249,8 @@ class Machine:
         arguments, callee = self._pop(), self._pop()
         self._call(callee, arguments)
 
-    def _inst(self, _argument: Any) -> None:
-        self._call(self._import(self._named_in_lines()), tuple(self._pop_mark()[: MAX_TUPLE + 1]))
+    def _inst(self, named: tuple[str, str]) -> None:
+        self._call(self._import(Name(*named)), tuple(self._pop_mark()[: MAX_TUPLE + 1]))
 
     def _obj(self, _argument: Any) -> None:
         items = self._pop_mark()
@@ -265,11 +279,11 @@ class Machine:
     def _pass_joblib_array(self, wrapper: Made) -> None:
         sizes = joblib_array_bytes(wrapper)
         if sizes is None:
-            raise Unreadable("it holds a joblib array whose bytes cannot be told from instructions")
+            raise Exhausted("it holds a joblib array whose bytes cannot be told from instructions")
         array_bytes, alignment = sizes
-        padding = self._source.read(1)[0]
+        padding = self._source.take(1)[0]
         if padding > alignment:
-            raise Unreadable("a joblib array is aligned otherwise than it says")
+            raise Exhausted("a joblib array is aligned otherwise than it says")
         self._source.skip(padding)
         self._source.skip(array_bytes)
 
@@ -287,14 +301,30 @@ class Machine:
         if argument > _NEWEST_PROTOCOL:
             raise Unreadable(f"it has protocol {argument}, the newest is {_NEWEST_PROTOCOL}")
 
-    def _frame(self, argument: Any) -> None:
-        if argument > self._source.left:
-            raise Unreadable("it claims more bytes than there are")
+    def _frame(self, length: int) -> None:
+        """A frame that is longer than the file is none for C's unpickler, and cut off for Python's."""
+        left = self._source.left
+        edge = max(left - length, -1)
+        if left > self._edge >= 0:
+            if edge >= self._edge:
+                return  # it is part of the frame that is read already
+            self._part_ways()
+        self._edge = edge
+
+    def _buffer(self, _argument: Any) -> None:
+        self._findings.refuse("it uses the instruction NEXT_BUFFER")
+        self._push(OTHER)
+
+    def _read_only(self, _argument: Any) -> None:
+        self._top()
+
+    def _unknown(self, _argument: Any) -> None:
+        raise Unreadable("a byte of it is no instruction")
 
     def _stop(self, _argument: Any) -> None:
         self._top()
 
-    # One step for each instruction on the list; the others are not followed.
+    # One step for each instruction.
     # fmt: off
     _steps: ClassVar[dict[str, Callable[[Machine, Any], None]]] = {
         **dict.fromkeys(("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4"), _number),
@@ -323,5 +353,17 @@ class Machine:
         "INST": _inst, "OBJ": _obj, "NEWOBJ_EX": _new_with_names, "BUILD": _build,
         "PERSID": _persistent_text, "BINPERSID": _persistent,
         "PROTO": _protocol, "FRAME": _frame, "STOP": _stop,
+        "NEXT_BUFFER": _buffer, "READONLY_BUFFER": _read_only,
     }
     # fmt: on
+
+
+def _table() -> list[tuple[op.Read | None, Callable[[Machine, Any], None]]]:
+    """For each byte, how its argument is read and what it does."""
+    table: list[tuple[op.Read | None, Callable[[Machine, Any], None]]] = [(None, Machine._unknown)] * 256  # noqa: SLF001 -- the machine's own table
+    for known in pickletools.opcodes:
+        table[ord(known.code)] = (op.READS.get(known.name), Machine._steps[known.name])  # noqa: SLF001 -- the machine's own table
+    return table
+
+
+_TABLE: Final = _table()

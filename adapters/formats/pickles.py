@@ -9,11 +9,16 @@ object array of NumPy.
 from __future__ import annotations
 
 import io
+import re
+import tarfile
 from typing import BinaryIO, Final, Literal
 
+from msgspec.structs import replace
+
+from adapters.formats import pickle_numpy, pickle_packed, pickle_tar
 from adapters.formats.pickle_findings import Budget, Findings
 from adapters.formats.pickle_machine import Machine
-from adapters.formats.pickle_source import Source, Unreadable
+from adapters.formats.pickle_source import CUT_SHORT, Exhausted, Source, Unreadable
 from adapters.formats.pickle_zip import ZIP_MAGICS, Container, Entry
 from bus.messages.artifacts import PickleFacts
 from bus.text import clean_line
@@ -25,25 +30,16 @@ _MAX_TEXT_CHARS: Final = 200
 _LEGACY_TORCH: Final = 0x1950A86A20F9469CFC6C
 _LEGACY_STREAMS: Final = 5
 _PICKLE_SUFFIXES: Final = (".pkl", ".pickle", ".joblib", ".dill")
-_COMPRESSED: Final = {
-    b"x\x01": "zlib",
-    b"x\x5e": "zlib",
-    b"x\x9c": "zlib",
-    b"x\xda": "zlib",
-    b"ZF": "zlib",
-    b"\x1f\x8b": "gzip",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
-    b"]\x00\x00": "lzma",
-    b"\x04\x22\x4d\x18": "lz4",
-    b"\x28\xb5\x2f\xfd": "zstd",
-}
-_HEAD_BYTES: Final = 8
+_MAIN_ENTRY: Final = "data.pkl"
+# The members of torch's format before its old one.
+_TAR_ENTRIES: Final = frozenset({"storages", "tensors", "pickle"})
+# Nothing but joblib's pickles is found in a model's folder packed with it.
+_JOBLIB_ONLY: Final = "lz4"
+_HEAD_BYTES: Final = pickle_tar.BLOCK_BYTES
 _Verdict = Literal["tensors", "plain", "code", "unreadable"]
 _PROTO: Final = b"\x80"
 _NEWEST: Final = b"\x05"
-_NUMPY: Final = b"\x93NUMPY"
-_MAX_NUMPY_HEADER_BYTES: Final = 64 * 1024
+_IDENTIFIERS: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")
 
 
 def pickle_facts(path: str, file: BinaryIO, size_bytes: int) -> tuple[PickleFacts, ...]:
@@ -66,63 +62,100 @@ def pickle_facts(path: str, file: BinaryIO, size_bytes: int) -> tuple[PickleFact
         return (_unreadable(path, "", f"reading it ended in {type(error).__name__}"),)
 
 
+def hides_pickle(file: BinaryIO, size_bytes: int, *, text: bool) -> bool:
+    """Would an unpickler, started at the first byte of a file of any name, import something that is on no list?
+
+    Also when that cannot be told because a limit is reached first. Nearly every file that is no pickle ends the reading
+    within its first bytes.
+
+    Args:
+        file: seekable, at its beginning; it is left anywhere.
+        size_bytes: how long it is.
+        text: is it text and not called a pickle? Two lines of one word are an import then only if it is called: `cat`
+            above `dog` imports `at`, which nobody has.
+    """
+    head = file.read(2)
+    file.seek(0)
+    try:
+        return _read("", "", file, size_bytes, Budget()).counts(head, loose=not text)
+    except Exception:  # noqa: BLE001 -- whatever it sets off, the reading proper will name it
+        return True
+
+
 def _facts_of_file(path: str, file: BinaryIO, size_bytes: int) -> tuple[PickleFacts, ...]:
     head = file.read(_HEAD_BYTES)
     file.seek(0)
+    inner = _facts_of_inner(path, file, size_bytes, head)
+    if inner is not None and head.startswith(ZIP_MAGICS):
+        return inner  # taken for instructions, it begins with one that every unpickler refuses
+    file.seek(0)
+    reading = _read(path, "", file, size_bytes, Budget())
+    if inner is None:
+        return (reading.facts,)
+    return (*inner, reading.facts) if reading.counts(head, loose=True) else inner
+
+
+def _facts_of_inner(path: str, file: BinaryIO, size_bytes: int, head: bytes) -> tuple[PickleFacts, ...] | None:
+    """Of what holds pickles and is none itself; `None` when it is nothing of that kind."""
     if head.startswith(ZIP_MAGICS):
         return _facts_of_container(path, file, size_bytes)
-    for magic, name in _COMPRESSED.items():
-        if head.startswith(magic):
-            raise Unreadable(f"it is compressed with {name}; what is compressed is not read")
-    if head.startswith(_NUMPY):
-        begin = _object_array(file)
-        return () if begin is None else (_read(path, "", file, size_bytes - begin, Budget()).facts,)
-    return (_read(path, "", file, size_bytes, Budget()).facts,)
+    if head.startswith(pickle_numpy.MAGIC):
+        facts = _array(path, "", file, size_bytes, Budget())
+        return () if facts is None else (facts,)
+    if pickle_tar.is_tar(head):
+        return _facts_of_tar(path, file)
+    packed = pickle_packed.packed_by(head)
+    return None if packed is None else _facts_of_packed(path, file, packed)
 
 
 class _Reading:
-    """What came of one plain pickle: its facts, whether it calls anything, and whether it was read to its end."""
+    """What came of one plain pickle: its facts, and how far it was read."""
 
-    def __init__(self, facts: PickleFacts, *, called: bool, whole: bool) -> None:
+    def __init__(self, facts: PickleFacts, findings: Findings, problem: Unreadable | None) -> None:
         self.facts = facts
-        self.called = called
-        self.whole = whole
+        self.findings = findings
+        self.problem = problem
+        self.whole = problem is None
+        self.exhausted = isinstance(problem, Exhausted)
 
-    def is_pickle(self, head: bytes) -> bool:
-        """Is it beyond chance a pickle that matters? Asked of entries whose name does not say so.
+    def counts(self, head: bytes, *, loose: bool) -> bool:
+        """Is it beyond chance a pickle that matters? Asked where no name says so.
 
         A storage's bytes are anything, and a text whose first word begins with `c` begins with an import. Neither goes on
-        to call what it imported, and neither has the mark of a protocol in front of an import.
+        to call what it imported, and neither has the mark of a protocol in front of an import. `loose`: is an import
+        enough, because chance does not spell one?
         """
+        findings = self.findings
+        if self.exhausted or (loose and findings.imported):
+            return True
+        if findings.called and (findings.imported or findings.numbered):
+            return True
         if head[:1] == _PROTO and head[1:2] <= _NEWEST and self.facts.imports:
             return True
-        named = bool(self.facts.imports) and all(_looks_like_a_name(name) for name in self.facts.imports)
-        return (named and (self.called or self.whole)) or (self.facts.verdict == "code" and self.whole)
-
-
-def _looks_like_a_name(name: str) -> bool:
-    return all(part.isidentifier() for part in name.split("."))
+        named = bool(self.facts.imports) and all(_IDENTIFIERS.fullmatch(name) for name in self.facts.imports)
+        return (named and (findings.called or self.whole)) or (self.facts.verdict == "code" and self.whole)
 
 
 def _read(path: str, member: str, file: BinaryIO, size_bytes: int, budget: Budget) -> _Reading:
     findings = Findings()
-    problem: str | None = None
+    problem: Unreadable | None = None
     try:
         _read_streams(Source(file, size_bytes, budget.reads), findings, budget)
     except Unreadable as error:
-        problem = str(error)
-    except (ValueError, OverflowError, IndexError) as error:
-        # What `genops` says of an argument quotes the file; the kind of error is enough.
-        problem = f"an instruction cannot be read ({type(error).__name__})"
+        problem = error
+    except (tarfile.TarError, OSError, ValueError, MemoryError) as error:
+        problem = Exhausted(f"reading it ended in {type(error).__name__}")
+    if findings.parted:
+        problem = Exhausted("a frame ends where no instruction does, and unpicklers do not agree about what follows")
     if findings.code is not None:
         facts = _facts(path, member, "code", findings.code, findings)
     elif problem is not None:
-        facts = _facts(path, member, "unreadable", problem, findings)
+        facts = _facts(path, member, "unreadable", str(problem), findings)
     elif findings.tensors:
         facts = _facts(path, member, "tensors", "it only rebuilds tensors and plain containers", findings)
     else:
         facts = _facts(path, member, "plain", "it holds plain values only", findings)
-    return _Reading(facts, called=findings.called, whole=problem is None)
+    return _Reading(facts, findings, problem)
 
 
 def _read_streams(source: Source, findings: Findings, budget: Budget) -> None:
@@ -136,7 +169,7 @@ def _read_streams(source: Source, findings: Findings, budget: Budget) -> None:
         if streams == 1:
             legacy = isinstance(value, int) and value == _LEGACY_TORCH
         if streams > MAX_STREAMS:
-            raise Unreadable(f"it has more than {MAX_STREAMS} pickles")
+            raise Exhausted(f"it has more than {MAX_STREAMS} pickles")
         if legacy and streams == _LEGACY_STREAMS:
             return  # raw storages follow, which no loader takes for instructions
     if legacy:
@@ -148,7 +181,7 @@ def _facts_of_container(path: str, file: BinaryIO, size_bytes: int) -> tuple[Pic
     problems = [*container.problems]
     found: list[PickleFacts] = []
     budget, other_budget = Budget(), Budget()
-    for entry in container.entries:
+    for entry in sorted(container.entries, key=_rank):
         named = _is_named_like_a_pickle(entry.name)
         try:
             facts = (
@@ -182,34 +215,77 @@ def _other_entry(path: str, container: Container, entry: Entry, budget: Budget) 
     if budget.spent:
         raise Unreadable("there is too much before it that looks like a pickle")
     file, size = container.open(entry)
-    begin = 0
     head = file.read(_HEAD_BYTES)
-    if head.startswith(_NUMPY):
-        file.seek(0)
-        found = _object_array(file)
-        if found is None:
-            return None
-        begin = found
-    file.seek(begin)
-    reading = _read(path, entry.name, file, size - begin, budget)
-    return reading.facts if begin or reading.is_pickle(head) else None
+    file.seek(0)
+    if head.startswith(pickle_numpy.MAGIC):
+        return _array(path, entry.name, file, size, budget)
+    reading = _read(path, entry.name, file, size, budget)
+    return reading.facts if reading.counts(head, loose=False) else None
+
+
+def _rank(entry: Entry) -> int:
+    """What a loader opens comes first, so that nothing can use up the bounds before it."""
+    name = entry.name.lower()
+    if name == _MAIN_ENTRY or name.endswith(f"/{_MAIN_ENTRY}"):
+        return 0
+    return 1 if _is_named_like_a_pickle(name) else 2
 
 
 def _is_named_like_a_pickle(name: str) -> bool:
     return name.lower().endswith(_PICKLE_SUFFIXES)
 
 
-def _object_array(file: BinaryIO) -> int | None:
-    """Where the pickle of a NumPy file of objects begins, `file` set to it; `None` for an array of plain numbers."""
-    head = file.read(_HEAD_BYTES)
-    length_bytes = 2 if head[6:7] == b"\x01" else 4
-    length = int.from_bytes(file.read(length_bytes), "little")
-    if length > _MAX_NUMPY_HEADER_BYTES:
-        raise Unreadable(f"the header of the array claims {length} bytes, more than {_MAX_NUMPY_HEADER_BYTES}")
-    header = file.read(length)
-    if len(header) < length:
-        raise Unreadable("the file ends inside the array's header")
-    return _HEAD_BYTES + length_bytes + length if b"O" in header.replace(b"'fortran_order'", b"") else None
+def _array(path: str, member: str, file: BinaryIO, size_bytes: int, budget: Budget) -> PickleFacts | None:
+    """The facts of a NumPy file of objects, `file` at its beginning; `None` for an array of plain numbers."""
+    header = pickle_numpy.read_header(file)
+    if header.plain:
+        return None
+    facts = _read(path, member, file, size_bytes - header.end, budget).facts
+    if not header.listed and facts.verdict != "code":
+        reason = "the items of the array are of a kind that is on no list, and may be objects"
+        return replace(facts, verdict="code", reason=reason)
+    return facts
+
+
+def _facts_of_tar(path: str, file: BinaryIO) -> tuple[PickleFacts, ...]:
+    """Each member of a tar that is a pickle; the first of torch's has bytes of tensors behind its pickles."""
+    found: list[PickleFacts] = []
+    budget = Budget()
+    try:
+        for name, content, size in pickle_tar.members(file):
+            head = content.read(_HEAD_BYTES)
+            content.seek(0)
+            reading = _read(path, name, content, size, budget)
+            if _is_named_like_a_pickle(name) or name in _TAR_ENTRIES or reading.counts(head, loose=False):
+                found.append(reading.facts)
+    except Unreadable as problem:
+        found.append(_unreadable(path, "", str(problem)))
+    return _most_telling(found)
+
+
+def _facts_of_packed(path: str, file: BinaryIO, packed: str) -> tuple[PickleFacts, ...]:
+    """Of a packed file: nothing when its beginning is no pickle and its name does not say so."""
+    named = _is_named_like_a_pickle(path)
+    if not pickle_packed.can_unpack(packed):
+        if not named and packed != _JOBLIB_ONLY:
+            return ()
+        raise Unreadable(f"it is compressed with {packed}, which is not read")
+    for limit_bytes in (pickle_packed.HEAD_BYTES, pickle_packed.MAX_UNPACKED_BYTES):
+        file.seek(0)
+        data, more = pickle_packed.unpack(file, packed, limit_bytes)
+        if not data:
+            break
+        reading = _read(path, "", io.BytesIO(data), len(data), Budget())
+        cut = more and str(reading.problem) in CUT_SHORT
+        if not cut and not reading.counts(data, loose=True) and not (data[:1] == _PROTO and data[1:2] <= _NEWEST):
+            break
+        if reading.facts.verdict == "code":
+            return (reading.facts,)
+        if not more or limit_bytes == pickle_packed.MAX_UNPACKED_BYTES:
+            return (_unreadable(path, "", f"it is a pickle compressed with {packed}, which is not judged harmless"),)
+    if named:
+        raise Unreadable(f"it is compressed with {packed}, and what is in it is no pickle")
+    return ()
 
 
 def _most_telling(found: list[PickleFacts]) -> tuple[PickleFacts, ...]:
