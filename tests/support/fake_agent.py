@@ -14,6 +14,7 @@ from typing import Any
 
 from nats import errors
 
+from adapters.formats import stacks
 from bus.client import BusClient
 from bus.errors import ModelForgeError
 from bus.messages.artifacts import FileEntry, Manifest
@@ -51,17 +52,22 @@ def compatible_set() -> FakeSet:
     names = ("1_Pooling/config.json", "config.json", "model.safetensors", "modules.json", "tokenizer.json")
     manifest = Manifest(files=tuple(FileEntry(path=name, size_bytes=10, sha256="a" * 64) for name in sorted(names)))
     documents = {
-        "config.json": {"model_type": "bert", "hidden_size": 8, "max_position_embeddings": 512},
+        "config.json": {
+            "model_type": "bert", "vocab_size": 2, "hidden_size": 8, "num_hidden_layers": 1, "max_position_embeddings": 512,
+        },
         "modules.json": [
             {"type": "sentence_transformers.models.Transformer", "path": ""},
             {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"},
         ],
         "1_Pooling/config.json": {"word_embedding_dimension": 8, "pooling_mode_mean_tokens": True},
-    }
+    }  # fmt: skip
     weights = [
         {
             "path": "model.safetensors", "format": "safetensors", "tensors": 2, "parameters": 16,
             "bytes_by_dtype": {"F32": 64},
+            "metadata": stacks.metadata(
+                (("embeddings.word_embeddings.weight", (2, 8)), ("encoder.layer.0.output.dense.bias", (8,)))
+            ),
         }
     ]  # fmt: skip
     files = [{"path": file.path, "size_bytes": file.size_bytes, "sha256": file.sha256} for file in manifest.files]
