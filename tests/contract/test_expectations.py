@@ -135,6 +135,7 @@ def below(folder: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
     return {f"{folder}/{path}": data for path, data in files.items()}
 
 
+@pytest.mark.req("A3")
 @pytest.mark.parametrize(
     ("listed", "found", "words"),
     [
@@ -234,6 +235,7 @@ async def test_a_list_that_was_never_sent_is_refused_and_another_users_is_not_fo
         assert await counts(lab) == before
 
 
+@pytest.mark.req("A3")
 async def test_one_list_that_is_sent_twice_at_one_moment_serves_both_scans(tmp_path: Path) -> None:
     async with open_lab(tmp_path) as lab:
         await lab.hello()
