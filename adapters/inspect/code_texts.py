@@ -381,4 +381,8 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Names or shapes in the weight headers are not those of the model that config.json describes.",
         "Take config.json and the weights from one and the same model.",
     ),
+    "BUDGET_TOO_SHORT": (
+        "The set is so large that a phase of a probe cannot read it within the profile's budget, even from a good disk.",
+        "Give the phases more: `modelforge profile create NEWNAME --from NAME --preparing-s N --loading-s N --total-s N`.",
+    ),
 }

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from adapters.inspect import device_checks, node_checks, set_checks
+from adapters.inspect.budget_checks import budget_findings
 from adapters.inspect.codes import MAX_EQUAL, finding, with_more
 from adapters.inspect.codes import FindingCode as Code
 from adapters.inspect.subject import Inspection, Subject
@@ -36,8 +37,8 @@ def conclude(
     model_type: str | None = None,
     claims: bool = True,
 ) -> Inspection:
-    """The inspection: findings ordered and bounded, a last note on what they do not prove, and what is declared."""
-    found = list(findings)
+    """The inspection: whether the budgets can do at all; findings ordered and bounded, a last note on what they do not prove, and what is declared."""
+    found = [*findings, *budget_findings(subject)]
     # The record outlives a probe that proves the set: these words must then still be true.
     if not any(item.severity == "blocker" for item in found):
         if claims:

@@ -9,7 +9,7 @@ from adapters.inspect.codes import FindingCode as Code
 from adapters.inspect.codes import finding
 from adapters.inspect.conclusion import conclude
 from adapters.inspect.content_checks import Loads, content_findings
-from adapters.inspect.subject import Inspection, Subject
+from adapters.inspect.subject import ROOT, Inspection, Subject
 from bus.messages.gates import Finding
 
 NAME: Final = "custom"
@@ -26,6 +26,7 @@ def inspect(subject: Subject) -> Inspection:
         *content_findings(subject, Loads(frozenset(), ())),
         *weight_checks.corrupt_findings(subject),
         *pickle_checks.unknown_runner_findings(subject),
+        *code_checks.remote_code_findings(subject, ROOT, native=False),
         *code_checks.code_findings(subject),
         finding(Code.NO_IMPLICIT_CLAIM, "warning", message, "profile: adapter"),
     ]

@@ -78,7 +78,7 @@ def inspect(subject: Subject) -> Inspection:
         *weight_checks.corrupt_findings(subject),
         *(item for part in parts for item in _component_findings(subject, part)),
         *(item for part, choice in chosen for item in _weight_findings(subject, part, choice)),
-        *weight_checks.format_findings(subject),
+        *weight_checks.format_findings(subject, "safetensors"),
         *weight_checks.index_findings(subject),
         *pickle_checks.verdict_findings(subject, frozenset(unpickled if pickle_checks.loads_pickle(subject) else ())),
         *code_checks.code_findings(subject),

@@ -124,7 +124,7 @@ def _variant_findings(subject: Subject, found: tuple[Variant, ...], chosen: Vari
     if rivals:
         message = f"{chosen.name} is taken; the profile's quantization chooses another: {shown(rivals)}"
         yield finding(Code.DUPLICATE_WEIGHTS, "warning", message, "weight headers")
-    yield from weight_checks.format_findings(subject)
+    yield from weight_checks.format_findings(subject, "gguf")
     yield from _architecture_findings(subject, chosen, source)
     yield from _quantization_findings(subject, chosen, source)
     yield from _task_findings(subject, chosen, source)

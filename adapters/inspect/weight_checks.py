@@ -38,7 +38,7 @@ def weight_findings(subject: Subject, folders: tuple[str, ...], *, any_name: boo
     choices = [(folder, choose(subject, folder, any_name=any_name)) for folder in folders]
     for folder, choice in choices:
         yield from _folder_findings(subject, folder, choice)
-    yield from format_findings(subject)
+    yield from format_findings(subject, "safetensors")
     yield from index_findings(subject)
     unpickled = {path for _, choice in choices if not good(choice) for path in choice.pickles}
     loaded = frozenset(unpickled) if pickle_checks.loads_pickle(subject) else frozenset()
@@ -92,12 +92,19 @@ def _instead(subject: Subject, folder: str) -> str:
     return f"; what is there is {' and '.join(kinds)}: {shown(found, 2)}"
 
 
-def format_findings(subject: Subject) -> Iterator[Finding]:
-    """The adapter declares at least one of the formats that the weights have (A8)."""
+def format_findings(subject: Subject, loads: str) -> Iterator[Finding]:
+    """The adapter declares the format that would be loaded (A8); a stray file of a declared one says nothing about it.
+
+    Args:
+        subject: the set.
+        loads: the format that this runtime takes, where the set has it; else all that the set has are looked at.
+    """
     if subject.adapter is None:
         return
     declared = subject.adapter.formats
     formats = {facts.format for facts in subject.evidence.weights if facts.problem is None} - {"pickle", "unknown"}
+    if loads in formats:
+        formats = {loads}
     foreign = sorted(formats - set(declared))
     if formats and foreign == sorted(formats):
         message = f"{subject.profile.adapter} does not declare {', '.join(foreign)}"

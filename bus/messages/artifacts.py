@@ -84,7 +84,8 @@ class WeightFacts(Record, frozen=True, kw_only=True):
     Attributes:
         names_sha256: hex digest of the sorted tensor names, one a line: two files of the same model have the same.
         metadata: a few plain facts of the header. GGUF: `architecture`, `quantization` (such as `Q4_K_M`),
-            `context_length`, `block_count`, `embedding_length`, `tokenizer`; Safetensors: `format`.
+            `context_length`, `block_count`, `embedding_length`, `tokenizer`; Safetensors: `format`, and the layers of
+            each numbered stack (`stacks`, `stack N`) and the shapes of a few landmarks (`tensor NAME`).
     """
 
     path: str

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from bus.digest import digest_of, sha256_hex
-from bus.messages.artifacts import Quarantine
+from bus.messages.artifacts import FileEntry, Manifest, Quarantine
+from bus.messages.profiles import Budgets
 from tests.support.corpus import folders, machines
 from tests.support.corpus.folders import LLAMA, WEIGHTS
 from tests.support.corpus.machines import MIB, card, cuda_environment, cuda_machine
@@ -40,6 +41,18 @@ def _quarantine(released_by: str | None = None) -> Quarantine:
     )  # fmt: skip
 
 
+def _huge() -> Manifest:
+    """The control's files, the first of them 300 GB long."""
+    sizes = {path: len(data) for path, data in folders.embedder().items()}
+    first = min(sizes)
+    return Manifest(
+        files=tuple(
+            FileEntry(path=path, size_bytes=300 * 10**9 if path == first else size, sha256="0" * 64)
+            for path, size in sorted(sizes.items())
+        )
+    )
+
+
 STATE: Final = (
     _node("without the set", {"location": None}, "SET_NOT_ON_NODE"),
     _node("with a place that changed", {"corrupt": f"{WEIGHTS}: its bytes changed"}, "SET_CORRUPT"),
@@ -71,6 +84,9 @@ STATE: Final = (
     _node("with too little memory", {"hardware": machines.machine(memory_total_bytes=64 * MIB)}, "MEMORY_EXCEEDS_DEVICE"),
     _node("with too little of its memory free", {"hardware": machines.machine(memory_available_bytes=300 * MIB)},
           codes=("MEMORY_TIGHT",)),
+    _node("with a set that no probe reads within its budget", {"manifest": _huge()}, codes=("BUDGET_TOO_SHORT",)),
+    _node("with a set that a longer budget lets a probe read", {"manifest": _huge()}, absent=("BUDGET_TOO_SHORT",),
+          profile={"budgets": Budgets(preparing_s=20_000, total_s=40_000)}),
     _node("computing in half precision", {}, codes=("HALF_PRECISION_ON_CPU",), profile={"dtype": "float16"}),
 )  # fmt: skip
 

@@ -229,6 +229,8 @@ CUSTOM: Final = (
         subject={"approved": frozenset({"pickle"})}),
     Row(name="custom with code in a pickle", files={**folders.embedder(), "head.pkl": raw.evil_pickle()}, verdict="blocked",
         blockers=("MEMBER_QUARANTINED",), codes=("PICKLE_CODE",), profile={"adapter": "custom"}),
+    Row(name="custom that asks for code", profile={"adapter": "custom"}, verdict="blocked", blockers=("REMOTE_CODE_REQUIRED",),
+        files={**folders.embedder(), "tokenizer_config.json": dumps({"auto_map": {"AutoTokenizer": ["org/repo--t.T", None]}})}),
     Row(name="custom truncated", files=changed(folders.embedder(), {WEIGHTS: folders.embedder()[WEIGHTS][:-8]}),
         verdict="blocked", blockers=("WEIGHTS_CORRUPT",), profile={"adapter": "custom"}),
 )  # fmt: skip

@@ -292,3 +292,12 @@ def test_a_node_that_is_late_is_a_doubt() -> None:
     inspection = inspect(subject(transformers_files(), node=node(liveness="doubtful")))
     assert only(inspection, Code.NODE_DOUBTFUL).severity == "warning"
     assert inspection.verdict == "compatible"
+
+
+@pytest.mark.req("A8")
+def test_the_format_that_is_loaded_must_be_declared_whatever_lies_beside_it() -> None:
+    stray = {**transformers_files(), "x.gguf": gguf_bytes()}
+    declared = environment(adapter("transformers", formats=("gguf",)))
+    found = inspect(subject(stray, {"adapter": "transformers"}, environment=declared))
+
+    assert Code.FORMAT_NOT_DECLARED in blockers(found)
