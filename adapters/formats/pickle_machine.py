@@ -32,6 +32,9 @@ _MAX_INT_BITS: Final = 128
 _NEWEST_PROTOCOL: Final = 5
 
 
+_REGISTRY: Final = "extension registry"
+
+
 class Machine:
     """One stream, from its first instruction to its STOP."""
 
@@ -234,10 +237,11 @@ class Machine:
             self._findings.refuse("it imports a name that cannot be told before it runs")
             self._push(OTHER)
 
-    def _extension(self, _argument: Any) -> None:
+    def _extension(self, argument: Any) -> None:
         self._findings.numbered = True
         self._findings.refuse("it imports a name by its number in the extension registry")
-        self._push(OTHER)
+        # Whose name, only the process that loads it knows; what is done with it counts as with any other.
+        self._push(Name(_REGISTRY, f"number {argument}"))
 
     def _call(self, callee: Any, arguments: Any) -> None:
         self._findings.called = True

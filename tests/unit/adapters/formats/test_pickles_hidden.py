@@ -220,3 +220,9 @@ def test_nothing_in_a_container_uses_up_the_bounds_before_its_pickle(monkeypatch
 
     assert ("a/data.pkl", "code") in {(one.member, one.verdict) for one in facts(data)}
     assert verdicts(torch_zip(b"I0x10\n0" + EVIL)) == {"code"}
+
+
+@pytest.mark.parametrize("name", ["weights.bin", "notes.txt"])
+@pytest.mark.parametrize("number", [b"\x82\x07", b"\x83\x07\x00", b"\x84\x07\x00\x00\x00"])
+def test_a_registered_name_that_is_filled_is_code(number: bytes, name: str) -> None:
+    assert verdicts(b"(" + number + b"\x8c\x01aa.", name) == {"code"}
