@@ -43,7 +43,7 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     ),
     "PACKAGE_MISSING": (
         "A package that the adapter or the set's files need is not installed on the node.",
-        "Install the package on the node; the `runtime` extra brings what the executable adapters need.",
+        "Install it where the node's agent runs, and start the agent again; the `runtime` extra is for sentence_transformers.",
     ),
     "TASK_NOT_DECLARED": (
         "The adapter does not declare the profile's task.",
