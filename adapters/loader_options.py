@@ -32,6 +32,8 @@ ALLOWED_OPTIONS: Final = frozenset(
         "unpad_inputs",
     }
 )
+# With any other value another head would be loaded, or another output pooled.
+_ONLY_VALUES: Final = {"module_output_name": "token_embeddings", "transformer_task": "feature-extraction"}
 
 
 def refused_options(config: Any) -> list[str]:
@@ -39,3 +41,8 @@ def refused_options(config: Any) -> list[str]:
     if not isinstance(config, dict):
         return ["(not a JSON object)"]
     return sorted(str(key) for key in config if key not in ALLOWED_OPTIONS)
+
+
+def refused_values(config: dict[str, Any]) -> list[str]:
+    """The allowed keys of such a document whose values make of the model something that is no embedder; sorted."""
+    return sorted(key for key, only in _ONLY_VALUES.items() if key in config and config[key] != only)

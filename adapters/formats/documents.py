@@ -11,7 +11,7 @@ import math
 import re
 from typing import Any, Final
 
-from bus.text import clean_line
+from bus.text import clean_line, clean_text
 
 MAX_DOCUMENT_BYTES: Final = 4 * 1024 * 1024
 MAX_DEPTH: Final = 32
@@ -32,6 +32,8 @@ BULK_KEYS: Final = frozenset(
         "trained_betas",
     }
 )
+# Names that a rule or a loader compares whole: a text that is cut or cleaned would be taken for another.
+NAME_KEYS: Final = frozenset({"model_type", "name", "path", "type"})
 MAX_KEPT_CHARS: Final = 512
 # What a document may hold at all: as Python objects, values are a hundred times as large as their commas.
 MAX_VALUES: Final = 2_000_000
@@ -130,9 +132,15 @@ def _pruned_object(value: dict[str, Any], max_items: int, depth: int) -> dict[st
 
 
 def is_cut(value: Any) -> bool:
-    """Does `pruned` lose an item of this document that a rule may ask for, or a key that only looks like another?"""
+    """Does `pruned` lose an item of this document that a rule may ask for, or a text that only looks like another?
+
+    Long texts and their line breaks may go, as in a template of a chat; not in a name, and no control characters.
+    """
+    if isinstance(value, str):
+        return clean_text(value, len(value)) != value.replace("\r\n", "\n")
     if isinstance(value, dict):
-        if len(value) > MAX_KEPT_ITEMS or any(clean_line(key, MAX_KEPT_CHARS) != key for key in value):
+        names = [*value, *(value[key] for key in NAME_KEYS if isinstance(value.get(key), str))]
+        if len(value) > MAX_KEPT_ITEMS or any(clean_line(name, MAX_KEPT_CHARS) != name for name in names):
             return True
         return any(is_cut(item) for key, item in value.items() if key not in BULK_KEYS)
     if isinstance(value, list):

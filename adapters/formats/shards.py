@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from adapters.formats.documents import pruned
+from adapters.formats.documents import MAX_KEPT_CHARS
 from bus.text import clean_line
 
 MAX_SHARDS: Final = 10_000
@@ -43,7 +43,11 @@ def reduced_index(document: Any) -> dict[str, Any]:
     shards = sorted(set(mapped.values()))
     if len(shards) > MAX_SHARDS:
         return {"files": [], "tensors": len(mapped), "problem": f"it names more than {MAX_SHARDS} files"}
-    return {"files": [pruned(shard) for shard in shards], "tensors": len(mapped)}
+    files = [clean_line(shard, MAX_KEPT_CHARS) for shard in shards]
+    if files != shards:
+        # A file whose name only looks like the one that is asked for would be taken for it.
+        return {"files": files, "tensors": len(mapped), "problem": "it names a file with unclean characters"}
+    return {"files": files, "tensors": len(mapped)}
 
 
 class ShardBook:

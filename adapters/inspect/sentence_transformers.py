@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from adapters.inspect import (
+    chain_checks,
     code_checks,
     config_checks,
     memory,
@@ -76,6 +77,7 @@ def inspect(subject: Subject) -> Inspection:
         *quantization_checks.quantization_findings(subject, quantized, quantization_checks.PACKAGES),
         *tokenizer_checks.tokenizer_findings(subject, model, config),
         *code_checks.option_findings(subject, model),
+        *chain_checks.value_findings(subject, model),
         *module_findings(subject, config),
         *content_findings(subject, _loads(subject, model, weighted)),
         *weight_checks.weight_findings(subject, weighted),
@@ -121,11 +123,15 @@ def module_findings(subject: Subject, config: dict[str, Any]) -> Iterator[Findin
         return
     for module in found:
         yield from _module_findings(subject, module)
+    entries = subject.evidence.documents.get(MODULES)
+    kinds, folders = [module.kind for module in found], [module.folder for module in found]
+    yield from chain_checks.order_findings(entries, kinds, folders, MODULES)
     pooling = next((module for module in found if module.kind == "Pooling"), None)
     if pooling is None:
         yield finding(Code.POOLING_MISSING, "blocker", "modules.json names no Pooling", MODULES)
     else:
         yield from _pooling_findings(subject, pooling, config)
+        yield from _dense_findings(subject, found, pooling, config)
 
 
 def _module_findings(subject: Subject, module: Module) -> Iterator[Finding]:
@@ -157,9 +163,25 @@ def _pooling_findings(subject: Subject, pooling: Module, model: dict[str, Any]) 
     if hidden is not None and wanted is not None and wanted != hidden:
         message = f"the pooling expects {wanted} dimensions, the model gives {hidden}"
         yield finding(Code.POOLING_MISMATCH, "blocker", message, path)
+    if wanted is None:
+        yield finding(Code.POOLING_MISMATCH, "blocker", "the pooling does not say its dimensions", path)
+    yield from chain_checks.mode_findings(config, path)
     modes = [value for key, value in config.items() if key.startswith("pooling_mode")]
     if not any(modes):
         yield finding(Code.POOLING_MISMATCH, "blocker", "no pooling mode is chosen", path)
+
+
+def _dense_findings(
+    subject: Subject, found: tuple[Module, ...], pooling: Module, model: dict[str, Any]
+) -> Iterator[Finding]:
+    """Each Dense takes what the module before it gives."""
+    modes = chain_checks.pooling_modes(subject.document(_config_of(pooling)) or {})
+    width = (_hidden_size(model) or 0) * len(modes)
+    for module in found:
+        dense = subject.document(_config_of(module)) if module.kind == "Dense" else None
+        if dense is not None:
+            yield from chain_checks.dense_findings(dense, width, _config_of(module))
+            width = plausibility.size_of(dense, "out_features")
 
 
 def prompt_findings(subject: Subject) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -34,6 +35,28 @@ _NO_MODE: Final = {
 }
 _REMOTE: Final = {"AutoModel": "someorg/custom--modeling.CustomModel", "AutoConfig": "someorg/custom--config.Config"}
 _LOCAL: Final = {"AutoModel": "modeling.CustomModel"}
+
+
+_MODES: Final[Mapping[str, dict[str, Any]]] = {
+    "an unknown mode": {"pooling_mode": "nope"},
+    "an unknown flag": {"pooling_mode_nope": True},
+    "a flag that is a text": {"pooling_mode_mean_tokens": "false"},
+    "a number": {"pooling_mode": 1},
+    "a known and an unknown mode": {"pooling_mode": ["mean", "nope"]},
+    "an unknown flag beside": {"pooling_mode_mean_tokens": True, "pooling_mode_nope": False},
+}
+
+
+def _dense(**changes: Any) -> dict[str, bytes]:
+    """The control's Dense with another configuration."""
+    return {"2_Dense/config.json": dumps({**json.loads(_DENSE["2_Dense/config.json"]), **changes})}
+
+
+def _modules(places: tuple[int, ...], **changes: Any) -> bytes:
+    """The control's modules in another order, named by their places; a change of `None` takes a key away."""
+    own = json.loads(folders.old_modules())
+    entries = [{**own[place], "idx": idx, "name": str(idx), **changes} for idx, place in enumerate(places)]
+    return dumps([{key: value for key, value in entry.items() if value is not None} for entry in entries])
 
 
 _WORDS: Final = "embeddings.word_embeddings.weight"
@@ -78,6 +101,39 @@ LAYOUT: Final = (
     _old("Pooling without a mode", {"1_Pooling/config.json": dumps(_NO_MODE)},
          one_of=("POOLING_MISSING", "POOLING_MISMATCH")),
     _old("Dense complete", _WITH_DENSE),
+    _old("Dense of another width", {**_WITH_DENSE, **_dense(in_features=2 * HIDDEN)}, "POOLING_MISMATCH"),
+    _old("Dense behind two poolings of a half", {**_WITH_DENSE, "1_Pooling/config.json": dumps({**_POOLING, "pooling_mode_cls_token": True})},
+         "POOLING_MISMATCH"),
+    _old("Dense without a width", {**_WITH_DENSE, **_dense(out_features=None)}, "POOLING_MISMATCH"),
+    _old("Dense with an identity", {**_WITH_DENSE, **_dense(activation_function="torch.nn.modules.linear.Identity")}),
+    *(
+        _old(f"Dense with {kind}", {**_WITH_DENSE, **_dense(activation_function=kind)}, "LOADER_OPTION_REFUSED")
+        for kind in ("os.system", "torch.hub.load", "torch.nn.modules.activation.MultiheadAttention", None)
+    ),
+    *(
+        _old(f"Pooling of {name}", {"1_Pooling/config.json": dumps({"word_embedding_dimension": HIDDEN, **modes})}, "POOLING_MISMATCH")
+        for name, modes in _MODES.items()
+    ),
+    _old("Pooling without a width", {"1_Pooling/config.json": dumps({"pooling_mode": "mean"})}, "POOLING_MISMATCH"),
+    _old("Normalize before Pooling", {"modules.json": _modules((0, 2, 1))}, "POOLING_MISMATCH"),
+    _old("two Poolings", {"modules.json": _modules((0, 1, 1, 2))}, "POOLING_MISMATCH", "MODULES_UNREADABLE"),
+    _old("two Transformers", {"modules.json": _modules((0, 0, 1, 2))}, "MODULES_UNREADABLE"),
+    _old("modules of one name", {"modules.json": _modules((0, 1, 2), name="0")}, "MODULES_UNREADABLE"),
+    _old("modules without a name", {"modules.json": _modules((0, 1, 2), name=None)}, "MODULES_UNREADABLE"),
+    *(
+        _old(f"options with {options}", {"sentence_bert_config.json": dumps(options)}, code)
+        for code, options in (
+            ("LOADER_OPTION_REFUSED", {"transformer_task": "sequence-classification"}),
+            ("LOADER_OPTION_REFUSED", {"transformer_task": None}),
+            ("LOADER_OPTION_REFUSED", {"module_output_name": "scores"}),
+            ("CONFIG_IMPLAUSIBLE", {"max_seq_length": 0}),
+            ("CONFIG_IMPLAUSIBLE", {"max_seq_length": -1}),
+            ("CONFIG_IMPLAUSIBLE", {"max_seq_length": "x"}),
+            ("CONFIG_IMPLAUSIBLE", {"max_seq_length": True}),
+        )
+    ),
+    _old("options as version 6 writes them", {"sentence_bert_config.json": dumps(
+        {"transformer_task": "feature-extraction", "module_output_name": "token_embeddings", "max_seq_length": None})}),
     _old("Dense without a folder", {"modules.json": _WITH_DENSE["modules.json"]}, "MODULE_FOLDER_MISSING"),
     _old("Dense without weights", {**_WITH_DENSE, "2_Dense/model.safetensors": None}, one_of=("NO_WEIGHTS",)),
     _old("Dense as a pickle that runs code",
@@ -87,6 +143,13 @@ LAYOUT: Final = (
     _old("no modules.json", {"modules.json": None}, "MODULES_MISSING"),
     _old("modules.json nested deep", {"modules.json": raw.DEEP_JSON}, "MODULES_UNREADABLE"),
     _old("modules.json garbage", {"modules.json": b"\xff\xfenot json"}, "MODULES_UNREADABLE"),
+    # Cleaned for screens, both names are those of what is looked for.
+    _old("a module's folder with control characters", {"modules.json": folders.modules(
+        ("", "sentence_transformers.models.Transformer"), ("1_Pool\x1b[0ming", "sentence_transformers.models.Pooling"))},
+        "EVIDENCE_INCOMPLETE"),
+    _old("a module's type with control characters", {"modules.json": folders.modules(
+        ("", "sentence_transformers.models.Transformer"), ("1_Pooling", "sentence_transformers.models.Pool\x1b[0ming"))},
+        "EVIDENCE_INCOMPLETE"),
     _old("modules.json an object", {"modules.json": b"{}"}, "MODULES_UNREADABLE"),
     # A generative reranker: an older library gives it a random head.
     _old("modules of a reranker",

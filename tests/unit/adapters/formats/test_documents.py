@@ -117,6 +117,14 @@ def test_lists_texts_numbers_and_depth_are_cut() -> None:
         ({"text_config": {str(number): 0 for number in range(documents.MAX_KEPT_ITEMS + 1)}}, True),
         ([{"a": [0] * (documents.MAX_KEPT_ITEMS + 1)}], True),
         ({"auto_map": 1, "auto_map\x07": 2}, True),
+        ({"chat_template": "{% if a %}\r\n\tb\n" * 100}, False),
+        ({"pad_token": "\n", "unk_token": "\t"}, False),
+        ({"quant_method": "gp\x1b[0mtq"}, True),
+        ([{"prompts": ["a\x07"]}], True),
+        ({"a": "one\u200btwo"}, True),
+        ({"path": "1_Pool\ning"}, True),
+        ([{"type": "x" * (documents.MAX_KEPT_CHARS + 1)}], True),
+        ({"id2label": {"0": "a\x07"}}, False),
     ],
 )
 def test_a_document_that_lost_what_may_decide_is_known_as_cut(document: Any, cut: bool) -> None:

@@ -90,3 +90,9 @@ def test_an_index_of_too_many_files_keeps_none() -> None:
         "tensors": shards.MAX_SHARDS + 1,
         "problem": "it names more than 10000 files",
     }
+
+
+@pytest.mark.parametrize("name", ["w\x1b[0m.safetensors", "w\n.safetensors", "w" * 600])
+def test_a_file_whose_name_only_looks_like_another_makes_the_index_unreadable(name: str) -> None:
+    assert reduced_index({"weight_map": {"a": "w.safetensors"}}) == {"files": ["w.safetensors"], "tensors": 1}
+    assert "unclean" in reduced_index({"weight_map": {"a": name}})["problem"]

@@ -30,9 +30,14 @@ from tests.support.ledger import (
 from tests.support.subjects import gguf_bytes
 
 NEW_MODULES = [
-    {"idx": 0, "path": "", "type": "sentence_transformers.base.modules.transformer.Transformer"},
-    {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.sentence_transformer.modules.pooling.Pooling"},
-    {"idx": 2, "path": "2_Dense", "type": "sentence_transformers.models.Dense"},
+    {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.base.modules.transformer.Transformer"},
+    {
+        "idx": 1,
+        "name": "1",
+        "path": "1_Pooling",
+        "type": "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
+    },
+    {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"},
 ]
 
 
@@ -106,7 +111,7 @@ def test_a_normalize_module_needs_no_folder_and_both_layouts_are_accepted() -> N
         **{
             "modules.json": doc(NEW_MODULES),
             "1_Pooling/config.json": doc({"embedding_dimension": 4, "pooling_mode": "mean"}),
-            "2_Dense/config.json": doc({"in_features": 4}),
+            "2_Dense/config.json": doc({"in_features": 4, "out_features": 2}),
             "2_Dense/model.safetensors": safetensors_bytes(),
         }
     )
@@ -134,9 +139,16 @@ def test_a_normalize_module_needs_no_folder_and_both_layouts_are_accepted() -> N
         ({"modules.json": b"{}"}, ["MODULES_UNREADABLE"]),
         ({"modules.json": doc(OLD_MODULES[1:])}, ["MODULES_UNREADABLE"]),
         ({"modules.json": doc(OLD_MODULES[:1])}, ["POOLING_MISSING"]),
-        ({"modules.json": doc([*OLD_MODULES, {"path": "3", "type": "evil.Module"}])}, ["MODULE_UNSUPPORTED"]),
         (
-            {"modules.json": doc([*OLD_MODULES, {"path": "../3", "type": "sentence_transformers.models.Dense"}])},
+            {"modules.json": doc([*OLD_MODULES, {"name": "3", "path": "3", "type": "evil.Module"}])},
+            ["MODULE_UNSUPPORTED"],
+        ),
+        (
+            {
+                "modules.json": doc(
+                    [*OLD_MODULES, {"name": "3", "path": "../3", "type": "sentence_transformers.models.Dense"}]
+                )
+            },
             ["MODULE_UNSUPPORTED", "NO_WEIGHTS"],
         ),
         ({"1_Pooling/config.json": None}, ["MODULE_FOLDER_MISSING"]),
@@ -154,7 +166,7 @@ def test_a_normalize_module_needs_no_folder_and_both_layouts_are_accepted() -> N
         (
             {
                 "modules.json": doc(
-                    [*OLD_MODULES[:1], {"path": "1_Pooling", "type": "sentence_transformers.evil.Pooling"}]
+                    [*OLD_MODULES[:1], {"name": "1", "path": "1_Pooling", "type": "sentence_transformers.evil.Pooling"}]
                 )
             },
             ["MODULE_UNSUPPORTED"],
