@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from adapters.formats.cleaning import MAX_CHARS, clean_pickle, clean_weights
 from adapters.formats.documents import MAX_DOCUMENT_BYTES, MAX_KEPT_ITEMS, DocumentProblem, is_cut, parse_json, pruned
-from adapters.formats.pickle_packed import packed_by
-from adapters.formats.pickles import hides_pickle, pickle_facts
+from adapters.formats.pickles import hides_pickle, may_hold_pickles, pickle_facts
 from adapters.formats.shards import MAX_SHARDS, ShardBook, is_index, reduced_index, weight_map
 from adapters.formats.sniff import sniff_file
 from adapters.formats.tokenizers import MAX_TOKENIZER_BYTES, reduced_tokenizer
@@ -132,7 +131,7 @@ class EvidenceCollector:
             self._add_document(path, file, size_bytes, found)
         else:
             self._add_weights(path, file, size_bytes, found)
-        self._add_pickles(path, file, size_bytes, found, packed=packed_by(head) is not None)
+        self._add_pickles(path, file, size_bytes, found, holds=may_hold_pickles(head))
 
     def _hides_pickle(self, path: str, file: BinaryIO, size_bytes: int, found: FileFormat) -> bool:
         """Is it what an unpickler follows to an import, behind more than the bytes that its format was told by?"""
@@ -204,9 +203,9 @@ class EvidenceCollector:
         if facts.format == "safetensors" and facts.problem is None and not self._shards.add_shard(path, names):
             self._note(f"{path}: not compared with an index, the set holds too many tensors")
 
-    def _add_pickles(self, path: str, file: BinaryIO, size_bytes: int, found: FileFormat, *, packed: bool) -> None:
+    def _add_pickles(self, path: str, file: BinaryIO, size_bytes: int, found: FileFormat, *, holds: bool) -> None:
         suffix = suffix_of(path)
-        asked = found in _MAY_HOLD_PICKLES or packed
+        asked = found in _MAY_HOLD_PICKLES or holds
         if not asked and (suffix not in PICKLE_SUFFIXES or found is FileFormat.EMPTY):
             return
         file.seek(0)

@@ -276,7 +276,8 @@ class Machine:
         self._findings.called = True
         self._findings.refuse(problem_of_build(target, state))
         if isinstance(target, Made):
-            target.state = state
+            # What is filled twice holds something of both, which is not followed.
+            target.state = state if target.state is None else OTHER
             if target.maker.key == JOBLIB_ARRAY:
                 self._pass_joblib_array(target)
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from adapters.formats.pickle_source import Source, Unreadable
+from adapters.formats.pickle_source import Exhausted, Source, Unreadable
 from adapters.formats.pickle_values import OTHER
 
 Read = Callable[[Source], Any]
@@ -22,6 +22,10 @@ _SPACE: Final = b" \t\n\v\f\r"
 # Wider than what any of the readers takes: only what is outside ends a pickle.
 _INT: Final = re.compile(rb"[+-]?(?:0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+|[0-9_]+)")
 _INDEX: Final = re.compile(rb"[+-]?[0-9_]+")
+# Of what a place of the memo that is too long to keep may consist.
+_LONG_INDEX: Final = re.compile(rb"[ \t\v\f\r0-9_+-]+(?:\x00.*)?", re.DOTALL)
+# Of what the names of importable things consist; a line of prose has more.
+_NAMED: Final = re.compile(r"[\w.-]*")
 _FLOAT: Final = re.compile(
     rb"[+-]?(?:inf(?:inity)?|nan|(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)(?:e[+-]?[0-9_]+)?)", re.IGNORECASE
 )
@@ -123,13 +127,23 @@ def line(source: Source) -> Any:
 
 def two_lines(source: Source) -> tuple[str, str]:
     """Module and name of an import."""
-    module, name = source.line(), source.line()
-    if module is None or name is None:
-        raise Unreadable("the name of an import is too long for any")
+    module = source.line()
+    if module is None:
+        raise _too_long(source.long_begins)
+    name = source.line()
+    if name is None:
+        raise _too_long(module + source.long_begins)
     try:
         return module.decode(), name.decode()
     except UnicodeDecodeError as error:
         raise Unreadable("the name of an import is not UTF-8") from error
+
+
+def _too_long(begins: bytes) -> Unreadable:
+    """A name with dots is looked up part by part, however long it is; with a space in it, it is a line of text."""
+    if _NAMED.fullmatch(begins.decode("utf-8", "ignore")):
+        return Exhausted("the name of an import is too long to be followed")
+    return Unreadable("the name of an import is none")
 
 
 def quoted_line(source: Source) -> Any:
@@ -190,6 +204,8 @@ def float_line(source: Source) -> Any:
 def index_line(source: Source) -> int:
     """A place of the memo."""
     data = source.line()
+    if data is None and _LONG_INDEX.fullmatch(source.long_begins):
+        raise Exhausted("a place of the memo is too long to be followed")
     text = b"" if data is None else data.partition(b"\0")[0].strip(_SPACE)
     try:
         if _INDEX.fullmatch(text):

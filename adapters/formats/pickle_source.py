@@ -32,6 +32,7 @@ class Source:
 
     Attributes:
         left: bytes that have not been read yet.
+        long_begins: with what the last line began that was too long to keep.
     """
 
     def __init__(self, file: BinaryIO, size_bytes: int, on_read: Callable[[int], None] | None = None) -> None:
@@ -41,6 +42,7 @@ class Source:
         self._buffer = b""
         self._at = 0
         self.left = size_bytes
+        self.long_begins = b""
 
     def instruction(self) -> int:
         """The next byte.
@@ -93,6 +95,8 @@ class Source:
                 end = self._at + have - 1
                 break
             if length or have > MAX_ARGUMENT_BYTES:
+                if not length:
+                    self.long_begins = self._buffer[self._at :]
                 length += have
                 self._at = len(self._buffer)
                 self.left -= have
@@ -102,6 +106,8 @@ class Source:
         line = self._buffer[self._at : end]
         self.left -= end + 1 - self._at
         self._at = end + 1
+        if not length and len(line) > MAX_ARGUMENT_BYTES:
+            self.long_begins = line
         return None if length or len(line) > MAX_ARGUMENT_BYTES else line
 
     def skip(self, size: int) -> None:

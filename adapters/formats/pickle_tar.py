@@ -51,8 +51,8 @@ def is_tar(head: bytes) -> bool:
     return True
 
 
-def members(file: BinaryIO) -> Iterator[tuple[str, BinaryIO, int]]:
-    """Name, content and size of each member that is a file.
+def members(file: BinaryIO) -> Iterator[tuple[str, BinaryIO | None, int]]:
+    """Name, content and size of each member; content is `None` for what is no file.
 
     Raises:
         Unreadable: a header cannot be read, or there are more than `MAX_MEMBERS`.
@@ -64,9 +64,7 @@ def members(file: BinaryIO) -> Iterator[tuple[str, BinaryIO, int]]:
                 count += 1
                 if count > MAX_MEMBERS:
                     raise Exhausted(f"the tar has more than {MAX_MEMBERS} members")
-                if member.isreg():
-                    content = archive.extractfile(member)
-                    if content is not None:
-                        yield member.name, cast("BinaryIO", content), member.size
+                content = archive.extractfile(member) if member.isreg() else None
+                yield member.name, cast("BinaryIO | None", content), member.size
     except (tarfile.TarError, ValueError, OSError, EOFError) as error:
         raise Unreadable("a header of the tar cannot be read") from error

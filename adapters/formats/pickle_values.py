@@ -21,6 +21,8 @@ _LATIN: Final = frozenset({"latin1", "latin-1"})
 _SIMPLE_DTYPE: Final = re.compile(r"[?bBhHiIlLqQefdgFDGcuSUVMmO]\d{0,6}")
 _STATE_ITEMS: Final = (8, 9)
 _STATE_NONE: Final = slice(2, 5)
+_STATE_ITEM_BYTES: Final = 5
+_ARRAY_KEYS: Final = frozenset({"subclass", "shape", "order", "dtype", "allow_mmap", "numpy_array_alignment_bytes"})
 _OBJECT_FLAGS: Final = 63
 _TEXT_FLAGS: Final = 8
 
@@ -70,17 +72,24 @@ class Made:
 
 
 class Table:
-    """A small dict with string keys; followed only where joblib's arrays need it."""
+    """A small dict with string keys; followed only where joblib's arrays need it.
 
-    __slots__ = ("items",)
+    Attributes:
+        told: is all of it known? Not with a key that cannot be told, that comes twice, or that is one too many.
+    """
+
+    __slots__ = ("items", "told")
 
     def __init__(self) -> None:
         self.items: dict[str, Any] = {}
+        self.told = True
 
     def put(self, key: Any, value: Any) -> None:
         """Keep a pair, as long as there are few."""
-        if isinstance(key, str) and len(self.items) < MAX_TABLE:
+        if isinstance(key, str) and key not in self.items and len(self.items) < MAX_TABLE:
             self.items[key] = value
+        else:
+            self.told = False
 
 
 def problem_of_call(callee: Any, arguments: Any) -> str | None:
@@ -159,6 +168,8 @@ def joblib_array_bytes(wrapper: Made) -> tuple[int, int] | None:
     """
     if wrapper.maker.key != JOBLIB_ARRAY or not isinstance(wrapper.state, Table):
         return None
+    if not wrapper.state.told or not wrapper.state.items.keys() <= _ARRAY_KEYS:
+        return None
     match wrapper.state.items:
         case {
             "subclass": Name() as subclass,
@@ -169,7 +180,7 @@ def joblib_array_bytes(wrapper: Made) -> tuple[int, int] | None:
             pass
         case _:
             return None
-    item_bytes = _item_bytes(str(dtype.arguments[0]))
+    item_bytes = _item_bytes(dtype)
     if not item_bytes or not 1 <= alignment <= MAX_ALIGNMENT_BYTES:
         return None
     for length in shape:
@@ -179,8 +190,15 @@ def joblib_array_bytes(wrapper: Made) -> tuple[int, int] | None:
     return item_bytes, alignment
 
 
-def _item_bytes(dtype: str) -> int | None:
-    match = _SIZED_DTYPE.fullmatch(dtype)
+def _item_bytes(dtype: Made) -> int | None:
+    """By its name, when what was put into it later says the same or nothing."""
+    match = _SIZED_DTYPE.fullmatch(str(dtype.arguments[0]))
     if match is None:
         return None
-    return int(match[2]) * (4 if match[1] == "U" else 1)
+    item_bytes = int(match[2]) * (4 if match[1] == "U" else 1)
+    if dtype.state is None:
+        return item_bytes
+    if not isinstance(dtype.state, tuple) or len(dtype.state) not in _STATE_ITEMS:
+        return None
+    said = dtype.state[_STATE_ITEM_BYTES]
+    return item_bytes if type(said) is int and said in (-1, item_bytes) else None

@@ -9,8 +9,10 @@ object array of NumPy.
 from __future__ import annotations
 
 import io
+import posixpath
 import re
 import tarfile
+from collections.abc import Callable
 from typing import BinaryIO, Final, Literal
 
 from msgspec.structs import replace
@@ -33,9 +35,11 @@ _PICKLE_SUFFIXES: Final = (".pkl", ".pickle", ".joblib", ".dill")
 _MAIN_ENTRY: Final = "data.pkl"
 # The members of torch's format before its old one.
 _TAR_ENTRIES: Final = frozenset({"storages", "tensors", "pickle"})
+_TORCH_TAR_ENTRIES: Final = frozenset({"storages", "pickle"})
 # Nothing but joblib's pickles is found in a model's folder packed with it.
 _JOBLIB_ONLY: Final = "lz4"
 _HEAD_BYTES: Final = pickle_tar.BLOCK_BYTES
+_Reader = Callable[[str, BinaryIO, int], tuple[PickleFacts, ...]]
 _Verdict = Literal["tensors", "plain", "code", "unreadable"]
 _PROTO: Final = b"\x80"
 _NEWEST: Final = b"\x05"
@@ -82,30 +86,52 @@ def hides_pickle(file: BinaryIO, size_bytes: int, *, text: bool) -> bool:
         return True
 
 
+def may_hold_pickles(head: bytes) -> bool:
+    """Does a file that begins with `head`, `pickle_tar.BLOCK_BYTES` of it or all, hold members for some reader?
+
+    Whatever else it is: the first name in a tar may spell the mark of any other format.
+    """
+    return bool(_readers(head))
+
+
 def _facts_of_file(path: str, file: BinaryIO, size_bytes: int) -> tuple[PickleFacts, ...]:
+    """What every reader finds that would take the file, because its loader may be any of them."""
     head = file.read(_HEAD_BYTES)
-    file.seek(0)
-    inner = _facts_of_inner(path, file, size_bytes, head)
-    if inner is not None and head.startswith(ZIP_MAGICS):
-        return inner  # taken for instructions, it begins with one that every unpickler refuses
-    file.seek(0)
-    reading = _read(path, "", file, size_bytes, Budget())
-    if inner is None:
-        return (reading.facts,)
-    return (*inner, reading.facts) if reading.counts(head, loose=True) else inner
+    readers = _readers(head)
+    found: list[PickleFacts] = []
+    for reader in readers:
+        file.seek(0)
+        try:
+            found += reader(path, file, size_bytes)
+        except Unreadable as problem:
+            found.append(_unreadable(path, "", str(problem)))
+        except Exception as error:  # noqa: BLE001 -- one reader's end hides nothing that another one finds
+            found.append(_unreadable(path, "", f"reading it ended in {type(error).__name__}"))
+    if not head.startswith(ZIP_MAGICS):  # taken for instructions, a zip begins with one that every unpickler refuses
+        file.seek(0)
+        reading = _read(path, "", file, size_bytes, Budget())
+        if not readers or reading.counts(head, loose=True):
+            found.append(reading.facts)
+    return _most_telling(found)
 
 
-def _facts_of_inner(path: str, file: BinaryIO, size_bytes: int, head: bytes) -> tuple[PickleFacts, ...] | None:
-    """Of what holds pickles and is none itself; `None` when it is nothing of that kind."""
+def _readers(head: bytes) -> tuple[_Reader, ...]:
+    """Of what holds pickles and is none itself."""
+    readers: list[_Reader] = []
     if head.startswith(ZIP_MAGICS):
-        return _facts_of_container(path, file, size_bytes)
+        readers.append(_facts_of_container)
     if head.startswith(pickle_numpy.MAGIC):
-        facts = _array(path, "", file, size_bytes, Budget())
-        return () if facts is None else (facts,)
+        readers.append(_facts_of_array)
     if pickle_tar.is_tar(head):
-        return _facts_of_tar(path, file)
-    packed = pickle_packed.packed_by(head)
-    return None if packed is None else _facts_of_packed(path, file, packed)
+        readers.append(_facts_of_tar)
+    if pickle_packed.packed_by(head) is not None:
+        readers.append(_facts_of_packed)
+    return tuple(readers)
+
+
+def _facts_of_array(path: str, file: BinaryIO, size_bytes: int) -> tuple[PickleFacts, ...]:
+    facts = _array(path, "", file, size_bytes, Budget())
+    return () if facts is None else (facts,)
 
 
 class _Reading:
@@ -247,24 +273,36 @@ def _array(path: str, member: str, file: BinaryIO, size_bytes: int, budget: Budg
     return facts
 
 
-def _facts_of_tar(path: str, file: BinaryIO) -> tuple[PickleFacts, ...]:
-    """Each member of a tar that is a pickle; the first of torch's has bytes of tensors behind its pickles."""
+def _facts_of_tar(path: str, file: BinaryIO, _size_bytes: int) -> tuple[PickleFacts, ...]:
+    """Each member of a tar that is a pickle.
+
+    In torch's, raw bytes stand between the pickles, and the pickles say how many: whoever follows them reads what the
+    file wants to be read. Such a tar is never judged harmless.
+    """
     found: list[PickleFacts] = []
     budget = Budget()
+    of_torch = False
     try:
         for name, content, size in pickle_tar.members(file):
+            entry = posixpath.normpath(name).lstrip("/")
+            of_torch |= entry in _TORCH_TAR_ENTRIES
+            if content is None:
+                continue
             head = content.read(_HEAD_BYTES)
             content.seek(0)
             reading = _read(path, name, content, size, budget)
-            if _is_named_like_a_pickle(name) or name in _TAR_ENTRIES or reading.counts(head, loose=False):
+            if _is_named_like_a_pickle(name) or entry in _TAR_ENTRIES or reading.counts(head, loose=False):
                 found.append(reading.facts)
     except Unreadable as problem:
         found.append(_unreadable(path, "", str(problem)))
+    if of_torch and all(facts.verdict not in {"code", "unreadable"} for facts in found):
+        found.append(_unreadable(path, "", "it is a tar of torch, whose pickles say themselves where they stand"))
     return _most_telling(found)
 
 
-def _facts_of_packed(path: str, file: BinaryIO, packed: str) -> tuple[PickleFacts, ...]:
+def _facts_of_packed(path: str, file: BinaryIO, _size_bytes: int) -> tuple[PickleFacts, ...]:
     """Of a packed file: nothing when its beginning is no pickle and its name does not say so."""
+    packed = pickle_packed.packed_by(file.read(_HEAD_BYTES)) or ""
     named = _is_named_like_a_pickle(path)
     if not pickle_packed.can_unpack(packed):
         if not named and packed != _JOBLIB_ONLY:

@@ -72,7 +72,7 @@ def test_a_length_that_is_claimed_is_not_allocated(claim: bytes) -> None:
         pytest.param(b"F0x1p3\n.", "a number is none", id="fraction"),
         pytest.param(b"X\x01\x00\x00\x00\xff.", "a text is not UTF-8", id="text-not-UTF-8"),
         pytest.param(b"Vx", "it ends before its STOP", id="no-line"),
-        pytest.param(b"c" + b"o" * 9_000 + b"\nx\n.", "the name of an import is too long for any", id="long-name"),
+        pytest.param(b"c" + b"o" * 9_000 + b"\nx\n.", "the name of an import is too long to be followed", id="long-name"),
         pytest.param(b"K\x01K\x02\x93.", "the name of an import is no text", id="numbers-as-name"),
         pytest.param(b"Np-1\n.", "it uses an impossible place of the memo", id="negative-memo"),
         pytest.param(b"h\x00.", "it asks the memo for what was never put there", id="empty-memo"),
