@@ -7,7 +7,7 @@ answers still look like answers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from adapters.formats.stacks import Ranges, Structure, structure
@@ -32,6 +32,7 @@ class Family:
         prefix: what a library strips before a name, or adds.
         stack: the only stack of layers.
         layers: what its length is called.
+        tensors: how many tensors a layer has at the least.
         words: the table of words; `others` stand in for it where tensors are tied.
         shapes: for landmarks, what their rows and columns are called.
     """
@@ -39,6 +40,7 @@ class Family:
     prefix: str
     stack: str
     layers: _Keys
+    tensors: int
     words: str
     shapes: Mapping[str, tuple[_Keys, _Keys]]
     others: tuple[str, ...] = field(default=())
@@ -49,6 +51,7 @@ def _bert(prefix: str, words: _Keys = _HIDDEN) -> Family:
         prefix=f"{prefix}.",
         stack="encoder.layer",
         layers=("num_hidden_layers",),
+        tensors=16,
         words="embeddings.word_embeddings.weight",
         shapes={
             "embeddings.word_embeddings.weight": (_VOCABULARY, words),
@@ -63,6 +66,7 @@ _LLAMA: Final = Family(
     prefix="model.",
     stack="layers",
     layers=("num_hidden_layers",),
+    tensors=9,
     words="embed_tokens.weight",
     shapes={
         "embed_tokens.weight": (_VOCABULARY, _HIDDEN),
@@ -79,11 +83,15 @@ FAMILIES: Final[dict[str, Family]] = {
     "mpnet": _bert("mpnet"),
     "roberta": _bert("roberta"),
     "xlm-roberta": _bert("roberta"),
-    **dict.fromkeys(("gemma", "gemma2", "llama", "mistral", "phi3", "qwen2", "qwen3"), _LLAMA),
+    **dict.fromkeys(("gemma", "llama", "mistral"), _LLAMA),
+    **dict.fromkeys(("gemma2", "qwen3"), replace(_LLAMA, tensors=11)),
+    "phi3": replace(_LLAMA, tensors=6),
+    "qwen2": replace(_LLAMA, tensors=12),
     "distilbert": Family(
         prefix="distilbert.",
         stack="transformer.layer",
         layers=("n_layers", "num_hidden_layers"),
+        tensors=16,
         words="embeddings.word_embeddings.weight",
         shapes={
             "embeddings.word_embeddings.weight": (_VOCABULARY, _WIDTH),
@@ -95,6 +103,7 @@ FAMILIES: Final[dict[str, Family]] = {
         prefix="transformer.",
         stack="h",
         layers=("n_layer", "num_hidden_layers"),
+        tensors=12,
         words="wte.weight",
         shapes={
             "wte.weight": (_VOCABULARY, ("n_embd", "hidden_size")),
@@ -146,8 +155,10 @@ def structure_findings(
         return
     yield from _silence_findings(family, config)
     yield from _name_findings(found, family, config)
-    yield from _layer_findings(found, family, config)
+    layers = list(_layer_findings(found, family, config))
+    yield from layers
     if not quantized:
+        yield from _tensor_findings(found, family) if not layers else ()
         yield from _shape_findings(found, family, config)
 
 
@@ -183,6 +194,21 @@ def _layer_findings(found: Structure, family: Family, config: dict[str, Any]) ->
         wrong = [ranges for ranges in held if count and not _is_whole(ranges, count)]
         if wrong:
             yield _layer_finding(family.stack, wrong[0], count, key)
+
+
+def _tensor_findings(found: Structure, family: Family) -> Iterator[Finding]:
+    """Each layer has as many tensors as the others, and as the type needs: the rest would be random numbers."""
+    for name in (family.stack, family.prefix + family.stack):
+        if name not in found.stacks:
+            continue
+        held = found.tensors[name]
+        if held is None:
+            message = "the scan that made the evidence did not count the tensors of a layer"
+            yield finding(Code.EVIDENCE_OUTDATED, "blocker", message, "weight headers")
+        elif held[0] != held[1] or held[0] < family.tensors:
+            between = f"between {held[0]} and {held[1]}" if held[1] else "very different numbers of"
+            message = f"a layer of {name} has {between} tensors; each has as many as the others, and {family.tensors} at least"
+            yield finding(Code.WEIGHTS_INCOMPLETE, "blocker", message, "weight headers")
 
 
 def _shape_findings(found: Structure, family: Family, config: dict[str, Any]) -> Iterator[Finding]:

@@ -38,11 +38,11 @@ WHOLE = 1_400
 # Names and shapes of the encoder and of the writer below, as far as anybody looks at them.
 SKELETON: dict[str, tuple[int, ...]] = {
     "embeddings.word_embeddings.weight": (2, 8),
-    **{f"encoder.layer.{number}.output.dense.bias": (1,) for number in range(2)},
+    **{f"encoder.layer.{number}.output.{tensor}": (1,) for number in range(2) for tensor in range(16)},
 }
 _WRITER: dict[str, tuple[int, ...]] = {
     "model.embed_tokens.weight": (2, 8),
-    **{f"model.layers.{number}.input_layernorm.weight": (1,) for number in range(3)},
+    **{f"model.layers.{number}.mlp.{tensor}": (1,) for number in range(3) for tensor in range(9)},
 }
 # By type; of any other, one tensor must do.
 SKELETONS = {"bert": SKELETON, "roberta": SKELETON, "llama": _WRITER}

@@ -67,6 +67,12 @@ def _weights(name: str, shape: tuple[int, ...]) -> bytes:
     return raw.safetensors({**folders.TRUNK, name: shape})
 
 
+def _without(part: str) -> bytes:
+    """The control's weights without the tensors whose names hold `part`, and as many numbers elsewhere."""
+    kept = {name: shape for name, shape in folders.TRUNK.items() if part not in name}
+    return raw.safetensors({**kept, "more": (1_000,)})
+
+
 def _config(**changes: Any) -> bytes:
     return dumps({key: value for key, value in {**BERT, **changes}.items() if value is not None})
 
@@ -239,6 +245,9 @@ DOCUMENTS: Final = (
     _old("config of a wider model", {"config.json": _config(hidden_size=16, num_attention_heads=2)}, "WEIGHTS_FOREIGN"),
     _old("weights whose table of words is turned", {WEIGHTS: _weights(_WORDS, (HIDDEN, folders.TOKENS))}, "WEIGHTS_FOREIGN"),
     _old("weights whose table of words is flat", {WEIGHTS: _weights(_WORDS, (HIDDEN * folders.TOKENS,))}, "WEIGHTS_FOREIGN"),
+    # The library loads each, and fills what is missing with random numbers.
+    _old("weights without a tensor of a layer", {WEIGHTS: _without("encoder.layer.0.attention.self.query.weight")}, "WEIGHTS_INCOMPLETE"),
+    _old("weights without norms", {WEIGHTS: _without("LayerNorm")}, "WEIGHTS_INCOMPLETE"),
     _old("weights under names of another library",
          {WEIGHTS: raw.safetensors({f"m.{name}": shape for name, shape in folders.TRUNK.items()})},
          "WEIGHTS_FOREIGN", "LAYER_COUNT_MISMATCH"),

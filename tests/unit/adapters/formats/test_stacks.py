@@ -72,7 +72,7 @@ def test_of_several_landmarks_with_one_ending_the_shortest_name_counts() -> None
 
 def test_evidence_without_a_structure_is_told_from_a_file_without_stacks() -> None:
     nothing = stacks.metadata([("w", (1,))])
-    assert stacks.structure([nothing]) == stacks.Structure(stacks={}, landmarks={})
+    assert stacks.structure([nothing]) == stacks.Structure(stacks={}, tensors={}, landmarks={})
     assert stacks.structure([nothing, {"format": "pt"}]) is None
     assert stacks.structure([]) is None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,8 +24,8 @@ def facts(*files: Shapes) -> list[WeightFacts]:
     ]
 
 
-def stack(prefix: str, count: int) -> dict[str, tuple[int, ...]]:
-    return {f"{prefix}.{number}.w": (1,) for number in range(count)}
+def stack(prefix: str, count: int, tensors: int = 1) -> dict[str, tuple[int, ...]]:
+    return {f"{prefix}.{number}.w{tensor}": (1,) for number in range(count) for tensor in range(tensors)}
 
 
 def said(config: dict[str, Any], *files: Shapes, **how: bool) -> list[str]:
@@ -37,7 +38,11 @@ def family(kind: str, prefix: str = "") -> tuple[dict[str, Any], dict[str, tuple
     keys = sorted({keys[0] for pair in known.shapes.values() for keys in pair})
     config: dict[str, Any] = {key: 20 + place for place, key in enumerate(keys)}
     tensors = {prefix + end: tuple(config[keys[0]] for keys in pair) for end, pair in known.shapes.items()}
-    return {"model_type": kind, known.layers[0]: 3, **config}, {**tensors, **stack(prefix + known.stack, 3)}
+    layers = stack(prefix + known.stack, 3, known.tensors)
+    first = f"{prefix}{known.stack}.0."
+    for place in range(sum(name.startswith(first) for name in tensors)):
+        del layers[f"{first}w{place}"]
+    return {"model_type": kind, known.layers[0]: 3, **config}, {**tensors, **layers}
 
 
 @pytest.mark.req("A3")
@@ -65,6 +70,39 @@ def test_each_size_of_a_known_family_is_held_against_the_files(kind: str) -> Non
     foreign = {f"m.{name}": shape for name, shape in tensors.items()}
     assert set(said(config, foreign)) == {"WEIGHTS_FOREIGN", "LAYER_COUNT_MISMATCH"}
     assert set(said(config, {"w": (1,)})) == {"WEIGHTS_FOREIGN", "LAYER_COUNT_MISMATCH"}
+
+
+@pytest.mark.req("A9")
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_each_layer_has_all_its_tensors(kind: str) -> None:
+    config, tensors = family(kind)
+    known = FAMILIES[kind]
+    last = f"{known.stack}.2.w1"
+    fewer = {name: shape for name, shape in tensors.items() if name != last}
+    assert said(config, fewer) == ["WEIGHTS_INCOMPLETE"]
+    assert said(config, fewer, quantized=True) == []
+    # One less in every layer, and one more in one of them; in shards, the counts of a layer are put together.
+    lacking = {name: shape for name, shape in tensors.items() if not name.endswith(f".w{known.tensors - 1}")}
+    assert said(config, lacking) == ["WEIGHTS_INCOMPLETE"]
+    assert said(config, tensors, {f"{known.stack}.1.more": (1,)}) == ["WEIGHTS_INCOMPLETE"]
+    assert said(config, tensors, {f"{known.stack}.{number}.more": (1,) for number in range(3)}) == []
+
+
+def test_layers_that_nobody_counted_are_outdated_evidence() -> None:
+    config, tensors = family("bert")
+    (counted,) = facts(tensors)
+    older = {
+        key: re.sub(r"x[0-9]+\Z", "", text) if key == "stack 1" else text for key, text in counted.metadata.items()
+    }
+    found = structure_findings([WeightFacts(path="m", format="safetensors", metadata=older)], config)
+    assert [item.code for item in found] == ["EVIDENCE_OUTDATED"]
+
+
+def test_layers_too_different_to_be_counted_are_incomplete() -> None:
+    config, tensors = family("bert")
+    more = {f"encoder.layer.{number}.w{place}": (1,) for number in range(80) for place in range(16 + number % 2)}
+    found = said({**config, "num_hidden_layers": 80}, {**more, **tensors})
+    assert found == ["WEIGHTS_INCOMPLETE"]
 
 
 def test_layers_under_both_names_must_both_be_whole() -> None:
