@@ -186,6 +186,8 @@ def _dense_findings(
 
 def prompt_findings(subject: Subject) -> Iterator[Finding]:
     """A default prompt is put before every text where the model serves, but not before a probe's fixed input."""
+    if PROMPTS in subject.paths and subject.document(PROMPTS) is None:
+        yield finding(Code.CONFIG_UNREADABLE, "blocker", f"{PROMPTS} is no JSON object", PROMPTS)
     name = (subject.document(PROMPTS) or {}).get("default_prompt_name")
     if name is not None:
         message = f"the set puts its prompt {str(name)[:40]} before every text; a probe embeds the fixed input alone"

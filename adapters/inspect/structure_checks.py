@@ -112,6 +112,13 @@ FAMILIES: Final[dict[str, Family]] = {
         others=("lm_head.weight",),
     ),
 }
+# Types that call their layers, or what is in them, otherwise: none of a BERT's tensors would be found.
+_NOT_LIKE_BERT: Final = frozenset(
+    {
+        "albert", "convbert", "eurobert", "funnel", "gpt_neox", "mobilebert", "modernbert", "nomic_bert", "t5",
+        "xlm-roberta-xl", "xlnet",
+    }
+)  # fmt: skip
 # Types whose layers share their weights, so that the files hold fewer.
 _SHARED: Final = frozenset({"albert"})
 # Which part of a configuration a stack belongs to, by a word of its name; the first that is there counts.
@@ -151,6 +158,7 @@ def structure_findings(
         return
     family = None if own_names else FAMILIES.get(model_type(config) or "")
     if family is None:
+        yield from _foreign_findings(found, config) if not own_names else ()
         yield from _part_findings(found, config)
         return
     yield from _silence_findings(family, config)
@@ -160,6 +168,15 @@ def structure_findings(
     if not quantized:
         yield from _tensor_findings(found, family) if not layers else ()
         yield from _shape_findings(found, family, config)
+
+
+def _foreign_findings(found: Structure, config: dict[str, Any]) -> Iterator[Finding]:
+    """The layers and words of a BERT, at the top of the names, under a type that is none."""
+    kind = model_type(config)
+    words = found.landmarks.get("embeddings.word_embeddings.weight", ("", ()))[0]
+    if "encoder.layer" in found.stacks and words == "embeddings.word_embeddings.weight" and kind in _NOT_LIKE_BERT:
+        message = f"the weights are laid out as a BERT's, which a {kind} is not"
+        yield finding(Code.WEIGHTS_FOREIGN, "blocker", message, _SOURCE)
 
 
 def _silence_findings(family: Family, config: dict[str, Any]) -> Iterator[Finding]:

@@ -41,8 +41,8 @@ _CLASS_FILES: Final[dict[str, tuple[str, ...]]] = {
         ("vocab.txt",),
     ),
 }
-# A vocabulary of less than a fourth of the model's belongs to another model.
-_TINY: Final = 4
+# A vocabulary of less than nine tenths of the model's belongs to another model; what is padded is a few hundred.
+_LEAST_PERCENT: Final = 90
 # A vocabulary without merges is whole where sounds become letters.
 _LETTERS: Final = ("CTCTokenizer", "Wav2Vec2PhonemeCTCTokenizer")
 
@@ -73,6 +73,9 @@ def whole_findings(subject: Subject, path: str, config: dict[str, Any]) -> Itera
     problem = kept.get("problem")
     if problem and subject.format_of(path) not in {FileFormat.EMPTY, FileFormat.LFS_POINTER, FileFormat.HTML}:
         yield finding(Code.TOKENIZER_INCOMPLETE, "blocker", f"{path}: {problem}", path)
+    elif path not in subject.evidence.documents and subject.format_of(path) in {FileFormat.BINARY, FileFormat.TEXT}:
+        # Too large to be read, which is no fault; but it does not even begin as JSON does.
+        yield finding(Code.TOKENIZER_INCOMPLETE, "blocker", f"{path} is no JSON", path)
     has, wanted = kept.get("vocab_size"), text_part(config).get("vocab_size")
     if type(has) is not int or type(wanted) is not int or wanted <= 0:
         return
@@ -83,9 +86,9 @@ def whole_findings(subject: Subject, path: str, config: dict[str, Any]) -> Itera
     if has > wanted:
         message = f"the tokenizer knows {has} tokens, the model {wanted}: some would have no vector"
         yield finding(Code.TOKENIZER_MISMATCH, "warning", message, source)
-    elif most * _TINY < wanted:
-        message = f"the tokenizer knows {most} tokens of the model's {wanted}: most words would be unknown to it"
-        yield finding(Code.TOKENIZER_MISMATCH, "warning", message, source)
+    elif most * 100 < wanted * _LEAST_PERCENT:
+        message = f"the tokenizer knows {most} tokens of the model's {wanted}: it is another model's"
+        yield finding(Code.TOKENIZER_MISMATCH, "blocker", message, source)
 
 
 def _slow_findings(subject: Subject, folder: str, names: frozenset[str]) -> Iterator[Finding]:

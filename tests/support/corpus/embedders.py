@@ -188,8 +188,13 @@ DOCUMENTS: Final = (
     _old("tokenizer an LFS pointer", {"tokenizer.json": raw.LFS_POINTER}, "LFS_POINTER"),
     _old("tokenizer empty", {"tokenizer.json": b""}, "EMPTY_FILE"),
     # Most words would be the unknown one, and nothing would fail.
-    _old("tokenizer of another model", {"config.json": _config(vocab_size=30_522), WEIGHTS: _weights(_WORDS, (30_522, HIDDEN))},
-         codes=("TOKENIZER_MISMATCH",)),
+    *(
+        _old(f"tokenizer of another model, of {count} tokens",
+             {"config.json": _config(vocab_size=count), WEIGHTS: _weights(_WORDS, (count, HIDDEN))}, "TOKENIZER_MISMATCH")
+        for count in (8, 30_522)
+    ),
+    _old("tokenizer too large to be read, and no JSON", {"tokenizer.json": b"\x00\xff garbage" * 3_400_000}, "TOKENIZER_INCOMPLETE"),
+    _old("prompts garbage", {"config_sentence_transformers.json": b"{garb"}, "CONFIG_UNREADABLE"),
     _old("config an LFS pointer", {"config.json": raw.LFS_POINTER}, "LFS_POINTER"),
     _old("no config", {"config.json": None}, "CONFIG_MISSING"),
     _old("config garbage", {"config.json": b'{"model_type": "bert",'}, "CONFIG_UNREADABLE"),

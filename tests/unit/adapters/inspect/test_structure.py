@@ -232,3 +232,12 @@ def test_sizes_for_each_stage_are_a_list_where_the_type_may_have_them() -> None:
 )  # fmt: skip
 def test_heads_divide_the_hidden_size_where_the_type_wants_it(config: dict[str, Any], wrong: list[str]) -> None:
     assert implausible(config) == [f"config.json: {key}" for key in wrong]
+
+
+@pytest.mark.req("A3")
+@pytest.mark.parametrize("kind", ["albert", "modernbert", "t5"])
+def test_the_layout_of_a_bert_under_a_type_that_has_another_is_foreign(kind: str) -> None:
+    config, tensors = family("bert")
+    assert "WEIGHTS_FOREIGN" in said({**config, "model_type": kind}, tensors)
+    assert "WEIGHTS_FOREIGN" not in said({**config, "model_type": "ernie"}, tensors)
+    assert "WEIGHTS_FOREIGN" not in said({**config, "model_type": kind}, tensors, own_names=True)
