@@ -29,6 +29,8 @@ _RANGE: Final = re.compile(r"([0-9]{1,5})-([0-9]{1,5})(?:x([0-9]{1,6}))?\Z")
 _SHAPE: Final = re.compile(r"(.*) ([0-9]{1,19}(?:x[0-9]{1,19}){0,15})\Z")
 # Tensors whose shapes are sizes that a configuration names too; before them stands what a library strips, or not.
 LANDMARKS: Final = (
+    "classifier.out_proj.weight",
+    "classifier.weight",
     "embed_tokens.weight",
     "embeddings.position_embeddings.weight",
     "embeddings.token_type_embeddings.weight",
@@ -36,6 +38,7 @@ LANDMARKS: Final = (
     "encoder.layer.0.intermediate.dense.weight",
     "layers.0.mlp.gate_proj.weight",
     "lm_head.weight",
+    "score.weight",
     "transformer.layer.0.ffn.lin1.weight",
     "wpe.weight",
     "wte.weight",

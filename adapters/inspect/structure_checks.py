@@ -119,6 +119,8 @@ _NOT_LIKE_BERT: Final = frozenset(
         "xlm-roberta-xl", "xlnet",
     }
 )  # fmt: skip
+# The last step of a head that gives scores.
+_SCORES: Final = frozenset({"classifier.out_proj.weight", "classifier.weight", "score.weight"})
 # Types whose layers share their weights, so that the files hold fewer.
 _SHARED: Final = frozenset({"albert"})
 # Which part of a configuration a stack belongs to, by a word of its name; the first that is there counts.
@@ -163,6 +165,7 @@ def structure_findings(
         return
     yield from _silence_findings(family, config)
     yield from _name_findings(found, family, config)
+    yield from _head_findings(found, config)
     layers = list(_layer_findings(found, family, config))
     yield from layers
     if not quantized:
@@ -200,6 +203,15 @@ def _name_findings(found: Structure, family: Family, config: dict[str, Any]) -> 
     elif not found.landmarks.keys() & {family.words, *family.others}:
         message = f"no file holds {family.words}, without which a {model_type(config)} knows no word"
         yield finding(Code.WEIGHTS_FOREIGN, "blocker", message, _SOURCE)
+
+
+def _head_findings(found: Structure, config: dict[str, Any]) -> Iterator[Finding]:
+    """A class that scores has the head that scores, by one of the names that it bears in the known types."""
+    names = config.get("architectures")
+    scores = isinstance(names, list) and any(str(name).endswith("ForSequenceClassification") for name in names)
+    if scores and not found.landmarks.keys() & _SCORES:
+        message = f"no file holds {' or '.join(sorted(_SCORES))}; a runtime would make the head of random numbers"
+        yield finding(Code.HEAD_MISSING, "blocker", message, "weight headers; config.json: architectures")
 
 
 def _layer_findings(found: Structure, family: Family, config: dict[str, Any]) -> Iterator[Finding]:

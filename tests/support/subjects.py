@@ -38,6 +38,7 @@ WHOLE = 1_400
 # Names and shapes of the encoder and of the writer below, as far as anybody looks at them.
 SKELETON: dict[str, tuple[int, ...]] = {
     "embeddings.word_embeddings.weight": (2, 8),
+    "classifier.weight": (1, 8),
     **{f"encoder.layer.{number}.output.{tensor}": (1,) for number in range(2) for tensor in range(16)},
 }
 _WRITER: dict[str, tuple[int, ...]] = {

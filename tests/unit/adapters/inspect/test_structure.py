@@ -241,3 +241,12 @@ def test_the_layout_of_a_bert_under_a_type_that_has_another_is_foreign(kind: str
     assert "WEIGHTS_FOREIGN" in said({**config, "model_type": kind}, tensors)
     assert "WEIGHTS_FOREIGN" not in said({**config, "model_type": "ernie"}, tensors)
     assert "WEIGHTS_FOREIGN" not in said({**config, "model_type": kind}, tensors, own_names=True)
+
+
+@pytest.mark.req("A9")
+@pytest.mark.parametrize("head", ["classifier.weight", "classifier.out_proj.weight", "score.weight"])
+def test_a_class_that_scores_has_the_head_in_its_files(head: str) -> None:
+    config, tensors = family("bert")
+    scores = {**config, "architectures": ["BertForSequenceClassification"]}
+    assert said(scores, tensors) == ["HEAD_MISSING"]
+    assert said(scores, {**tensors, head: (1, 8)}) == []
