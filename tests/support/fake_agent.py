@@ -56,8 +56,8 @@ def compatible_set() -> FakeSet:
             "model_type": "bert", "vocab_size": 2, "hidden_size": 8, "num_hidden_layers": 1, "max_position_embeddings": 512,
         },
         "modules.json": [
-            {"type": "sentence_transformers.models.Transformer", "path": ""},
-            {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"},
+            {"name": "0", "type": "sentence_transformers.models.Transformer", "path": ""},
+            {"name": "1", "type": "sentence_transformers.models.Pooling", "path": "1_Pooling"},
         ],
         "1_Pooling/config.json": {"word_embedding_dimension": 8, "pooling_mode_mean_tokens": True},
     }  # fmt: skip
@@ -66,7 +66,11 @@ def compatible_set() -> FakeSet:
             "path": "model.safetensors", "format": "safetensors", "tensors": 2, "parameters": 16,
             "bytes_by_dtype": {"F32": 64},
             "metadata": stacks.metadata(
-                (("embeddings.word_embeddings.weight", (2, 8)), ("encoder.layer.0.output.dense.bias", (8,)))
+                (
+                    ("embeddings.word_embeddings.weight", (2, 8)),
+                    # As many as a layer has.
+                    *((f"encoder.layer.0.output.{number}", (0,)) for number in range(16)),
+                )
             ),
         }
     ]  # fmt: skip
