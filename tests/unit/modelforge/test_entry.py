@@ -13,6 +13,7 @@ from modelforge import entry
 # The signal arrives while the first heavy module is looked for: the moment is always the same.
 _SCRIPT = """
 import os, runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background inherits that it is ignored
 class Finder:
     def find_spec(self, name, path=None, target=None):
         if name == "rich_click":
@@ -36,7 +37,7 @@ def test_the_words_are_those_of_the_table(monkeypatch: pytest.MonkeyPatch, capsy
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.delitem(sys.modules, "modelforge.cli.main")
+    monkeypatch.delitem(sys.modules, "modelforge.cli.main", raising=False)
     monkeypatch.setattr("builtins.__import__", interrupt)
     with pytest.raises(SystemExit) as caught:
         entry.main()
